@@ -1,0 +1,40 @@
+# make demo: a private synthetic table from real data, in minutes.   make test: everything that CI checks.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: install demo test lint types bench-simulator soak tables clean
+install: $(STAMP)
+
+# torch goes first and by itself: resolvers that choose it along with the rest fetch gigabytes of CUDA
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,demo,test]"
+	@touch $@
+
+demo: install
+	$(BIN)/python -m fedsynth.cli.demo
+
+test: lint types
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: install
+	$(BIN)/ruff format --check src tests benchmarks experiments
+	$(BIN)/ruff check src tests benchmarks experiments
+
+types: install
+	$(BIN)/mypy
+
+bench-simulator: install
+	$(BIN)/python benchmarks/simulator.py
+
+soak: install
+	$(BIN)/python -m pytest -m slow
+
+tables: install
+	$(BIN)/python experiments/tables.py
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache

@@ -93,8 +93,9 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 
 
 def subkeys(keys: Tensor, use: int) -> Tensor:
-    """Keys for another use of the same clients, for example another step; any integer tensor or number will do."""
-    return _mix(keys + (use + 1) * _MIX_1)
+    """Keys for another use of the same clients, for example another step."""
+    offset = ((use + 1) * _MIX_1 + 2**63) % 2**64 - 2**63
+    return _mix(keys + offset)
 
 
 def expand_uniform(keys: Tensor, shape: tuple[int, ...]) -> Tensor:

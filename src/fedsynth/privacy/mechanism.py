@@ -1,0 +1,90 @@
+"""What a privacy mechanism is: a client half, a server half, and what both together cost.
+
+Everything that leaves a client goes through `privatize`; central noise is drawn in `estimate`. The mechanism states
+its own cost (`release`), so that no accountant has to be told a number a second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from dp_accounting import DpEvent
+from torch import Tensor
+
+from fedsynth.rng import Rng
+
+Unit = Literal["client", "record"]
+Trust = Literal["central", "local", "distributed"]
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noisy value that leaves, before any amplification by sampling, which the schedule adds."""
+
+    what: str
+    unit: Unit
+    trust: Trust
+    event: DpEvent
+    count: int = 1  # times a round
+
+
+class Wire(Protocol):
+    """The form of a client's message: how many are added up without keeping any of them."""
+
+    dim: int
+    kind: str
+
+    def zero(self) -> Tensor:
+        """The empty sum."""
+        ...
+
+    def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
+        """The sum with a chunk of messages [clients, ...] added, each times its weight."""
+        ...
+
+
+@dataclass(frozen=True)
+class Real:
+    """A vector of real numbers a client. Sums are float64: exact for values on a mechanism's fixed-point grid."""
+
+    dim: int
+    kind: str = "real"
+
+    def zero(self) -> Tensor:
+        """The empty sum."""
+        return torch.zeros(self.dim, dtype=torch.float64)
+
+    def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
+        """The sum with a chunk of messages [clients, dim] added, each times its weight."""
+        if bool((weights == 1).all()):
+            return total.to(messages.device) + messages.sum(0, dtype=torch.float64)
+        return total.to(messages.device) + weights.to(messages) @ messages
+
+
+class Mechanism(Protocol):
+    """A client half and a server half of one privacy mechanism. Frozen: its state is a value that travels."""
+
+    @property
+    def release(self) -> Release | None:
+        """What one use costs, for whom; None if nothing is protected here."""
+        ...
+
+    def wire(self, dim: int) -> Wire:
+        """The form of the message for a contribution of `dim` numbers."""
+        ...
+
+    def init(self) -> State:
+        """Public state that is sent with each broadcast, for example an adaptive clip."""
+        ...
+
+    def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The messages [clients, ...] for contributions x [clients, dim]; randomness keyed by client."""
+        ...
+
+    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
+        """The mean contribution from the opened sum, and the next public state; central noise is drawn here."""
+        ...

@@ -1,0 +1,277 @@
+"""The public schema: everything fedsynth may know of the data before it spends any privacy."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fedsynth.data.atomic import replacing
+from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
+from fedsynth.errors import BadInput, nearest
+
+KINDS = ("table", "image", "text")
+PROVENANCES = ("public", "paid", "inferred")
+
+__all__ = ["Column", "Schema"]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns, label and client column of a table; shape and classes of images; vocabulary of texts.
+
+    The column `client` says who owns a row and is never synthesised; it need not be among `columns`.
+    `provenance` says where a column's bounds or categories come from; a column it does not name is public.
+    An image's (or text's) label is its one column.
+
+    >>> age = Column("age", "integer", min=0, max=99)
+    >>> schema = Schema(columns=(age, Column("ill", "binary")), label="ill")
+    >>> schema.classes
+    ('0', '1')
+    >>> [column.name for column in schema.feature_columns]
+    ['age']
+    """
+
+    version: int = 1
+    kind: str = "table"
+    columns: tuple[Column, ...] = ()
+    label: str | None = None
+    client: str | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    label_probabilities: tuple[float, ...] | None = None
+    height: int | None = None
+    width: int | None = None
+    channels: int | None = None
+    vocabulary: str | tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "provenance", dict(self.provenance))
+        problems = _problems(self)
+        if problems:
+            raise BadInput("; ".join(problems))
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.to_dict(), sort_keys=True))
+
+    def column(self, name: str) -> Column:
+        """The column called `name`."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise BadInput(f"the schema has no column {name!r}; {nearest(name, self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are synthesised, in order: all but the client column."""
+        return tuple(column.name for column in self.columns if column.name != self.client)
+
+    @property
+    def feature_columns(self) -> tuple[Column, ...]:
+        """The columns minus the label and the client column."""
+        return tuple(column for column in self.columns if column.name not in (self.label, self.client))
+
+    @property
+    def label_column(self) -> Column | None:
+        """The label's column, None without a label."""
+        return None if self.label is None else self.column(self.label)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The label's values as text; empty without a label."""
+        column = self.label_column
+        return () if column is None else column.labels
+
+    def inferred(self) -> tuple[str, ...]:
+        """Names of what was read from rows without paying: a release built on these is not private."""
+        return tuple(name for name, source in self.provenance.items() if source == "inferred")
+
+    def with_label(self, name: str | None) -> Schema:
+        """The same schema with another label; a class balance declared for the old one is dropped."""
+        if name == self.label:
+            return self
+        return replace(self, label=name, label_probabilities=None)
+
+    def with_client(self, name: str | None) -> Schema:
+        """The same schema with another client column."""
+        return replace(self, client=name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema as in schema.json: only what differs from the default."""
+        written: dict[str, Any] = {"version": self.version, "kind": self.kind}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and item.name not in ("columns", "provenance", "version", "kind"):
+                written[item.name] = list(value) if isinstance(value, tuple) else value
+        if self.kind == "table":
+            written["columns"] = [column.to_dict() for column in self.columns]
+        elif self.label_column is not None:
+            written["label"] = {"name": self.label, "categories": list(self.classes)}
+        if self.provenance:
+            written["provenance"] = dict(self.provenance)
+        return written
+
+    @staticmethod
+    def from_dict(written: Any) -> Schema:
+        """A schema out of schema.json's object; all its problems are reported together."""
+        if not isinstance(written, Mapping):
+            raise BadInput(f"a schema is an object with 'kind' and 'columns', not a {type(written).__name__}")
+        known = [item.name for item in fields(Schema)]
+        problems = [f"unknown key {key!r}, {nearest(str(key), known)}" for key in written if key not in known]
+        arguments = {key: value for key, value in written.items() if key in known}
+        columns, found = _read_columns(arguments)
+        problems += found
+        for key in ("label_probabilities", "vocabulary"):
+            if isinstance(arguments.get(key), list):
+                arguments[key] = tuple(arguments[key])
+        if isinstance(arguments.get("label"), Mapping):
+            arguments["label"] = arguments["label"].get("name", "label")
+        return _build({**arguments, "columns": columns}, problems)
+
+    @staticmethod
+    def load(path: Path | str) -> Schema:
+        """Read schema.json."""
+        try:
+            written = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput(
+                f"schema {path}: cannot be read ({error.strerror}); draft one with 'fedsynth schema draft'"
+            ) from None
+        except ValueError as error:
+            raise BadInput(f"schema {path}: is not JSON ({error}); correct it or draft a new one") from None
+        try:
+            return Schema.from_dict(written)
+        except BadInput as error:
+            raise BadInput(f"schema {path}: {error}") from None
+
+    def save(self, path: Path | str) -> None:
+        """Write schema.json, whole or not at all."""
+        with replacing(path) as temporary:
+            temporary.write_text(
+                json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+
+
+def _read_columns(arguments: dict[str, Any]) -> tuple[tuple[Column, ...], list[str]]:
+    """The columns that can be read, and what is wrong with the others."""
+    listed = arguments.get("columns", [])
+    if not isinstance(listed, list | tuple):
+        return (), [f"'columns' must be a list of columns, not {listed!r}"]
+    label = arguments.get("label")
+    if isinstance(label, Mapping):
+        listed = [*listed, {"name": "label", "type": "categorical", **label}]
+    columns, problems = [], []
+    for item in listed:
+        try:
+            columns.append(Column.from_dict(item))
+        except BadInput as error:
+            problems.append(str(error))
+    return tuple(columns), problems
+
+
+def _build(arguments: dict[str, Any], problems: list[str]) -> Schema:
+    """The schema, or one error with the problems so far and those that only the whole shows."""
+    try:
+        schema = Schema(**arguments)
+    except BadInput as error:
+        # A column that could not be read would be reported a second time as one that does not exist.
+        raise BadInput("; ".join(problems or [str(error)])) from None
+    if problems:
+        raise BadInput("; ".join(problems))
+    return schema
+
+
+def _problems(schema: Schema) -> list[str]:
+    found = []
+    if schema.version != 1:
+        found.append(f"version {schema.version!r}: this fedsynth reads version 1")
+    if schema.kind not in KINDS:
+        return [*found, f"unknown kind {schema.kind!r}, {nearest(str(schema.kind), KINDS)}"]
+    names = [column.name for column in schema.columns]
+    found += [f"column {name!r} is listed twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    found += {"table": _table_problems, "image": _image_problems, "text": _text_problems}[schema.kind](schema)
+    found += _label_problems(schema, names)
+    return found + _provenance_problems(schema, names)
+
+
+def _table_problems(schema: Schema) -> list[str]:
+    found = [
+        f"{key!r} is for images or text, not for a table"
+        for key in ("height", "width", "channels", "vocabulary")
+        if getattr(schema, key) is not None
+    ]
+    if schema.client is not None and not isinstance(schema.client, str):
+        found.append(f"client {schema.client!r} must be the name of a column")
+    return (
+        found
+        if schema.feature_columns
+        else [*found, "'columns' must list at least one column besides the label"]
+    )
+
+
+def _image_problems(schema: Schema) -> list[str]:
+    found = [
+        f"{key}={getattr(schema, key)!r} must be a whole number of at least 1"
+        for key in ("height", "width")
+        if type(getattr(schema, key)) is not int or getattr(schema, key) < 1
+    ]
+    return (
+        found
+        if schema.channels in (1, 3)
+        else [*found, f"channels={schema.channels!r} must be 1 (grey) or 3 (RGB)"]
+    )
+
+
+def _text_problems(schema: Schema) -> list[str]:
+    words = schema.vocabulary
+    if words == "bytes" or (
+        isinstance(words, tuple) and words and all(isinstance(word, str) for word in words)
+    ):
+        return []
+    return [f"vocabulary={words!r} must be 'bytes' or a list of words"]
+
+
+def _label_problems(schema: Schema, names: list[str]) -> list[str]:
+    if schema.label is None:
+        return ["label_probabilities need a label"] if schema.label_probabilities is not None else []
+    if schema.label not in names:
+        return [f"label {schema.label!r} is no column, {nearest(str(schema.label), names)}"]
+    if schema.label == schema.client:
+        return [f"label {schema.label!r} is also the client column; choose another label"]
+    column = schema.column(schema.label)
+    if column.missing:
+        return [f"label {schema.label!r} must not allow missing values; drop those rows or add a category"]
+    if column.type == "continuous" or len(column.labels) > LARGEST_CLASS_RANGE >= len(
+        column.categories or ()
+    ):
+        advice = "choose a categorical, ordinal or binary column or leave the label out"
+        return [f"label {schema.label!r} is {column.type} with too many values for classes; {advice}"]
+    return _probability_problems(schema)
+
+
+def _probability_problems(schema: Schema) -> list[str]:
+    given = schema.label_probabilities
+    if given is None:
+        return []
+    if len(given) != len(schema.classes):
+        return [f"label_probabilities: {len(given)} numbers for {len(schema.classes)} classes"]
+    numbers = all(isinstance(share, int | float) and share >= 0 for share in given)
+    if not numbers or not math.isclose(sum(given), 1.0, abs_tol=1e-6):
+        return [f"label_probabilities {given}: expected numbers of at least 0 that add up to 1"]
+    return []
+
+
+def _provenance_problems(schema: Schema, names: list[str]) -> list[str]:
+    known = [*names, "label_probabilities"]
+    found = [
+        f"provenance of unknown column {name!r}, {nearest(str(name), known)}"
+        for name in schema.provenance
+        if name not in known
+    ]
+    return found + [
+        f"provenance of {name!r} is {source!r}, {nearest(str(source), PROVENANCES)}"
+        for name, source in schema.provenance.items()
+        if source not in PROVENANCES
+    ]

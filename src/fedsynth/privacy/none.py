@@ -1,0 +1,37 @@
+"""No privacy: contributions are summed as they are, and every statement says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from fedsynth.privacy.mechanism import Real, Release, State
+from fedsynth.rng import Rng
+
+
+@dataclass(frozen=True)
+class NoPrivacy:
+    """The plain mean. For baselines, or where privacy was already spent in the local plan (DP-SGD)."""
+
+    @property
+    def release(self) -> Release | None:
+        """Nothing is protected here."""
+        return None
+
+    def wire(self, dim: int) -> Real:
+        """A real vector a client."""
+        return Real(dim)
+
+    def init(self) -> State:
+        """No state."""
+        return {}
+
+    def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The contributions as they are."""
+        return x
+
+    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
+        """The mean."""
+        return total / denominator, state

@@ -1,0 +1,106 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from fedsynth.errors import BadInput
+from fedsynth.privacy.clip import Clip, clip_l2, to_grid
+
+
+def exact_square(row):
+    """Floats are integers times 2^-1100, whose squares sum without rounding."""
+    return Fraction(sum(int(Fraction(value) * 2**1100) ** 2 for value in row.tolist()), 2**2200)
+
+
+def hard_rows(dtype):
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(40, 33, generator=generator, dtype=torch.float64)
+    rows *= torch.logspace(-30, 30, 40, dtype=torch.float64)[:, None]
+    huge = torch.full((1, 33), 3e38, dtype=torch.float64)
+    return torch.cat([rows, huge, huge * 1e-38, torch.eye(33, dtype=torch.float64)[:2]]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bound", [1e-9, 0.1, 1.0, 1.0000001, 3e5])
+def test_no_row_exceeds_the_bound_in_exact_arithmetic(dtype, bound):
+    for row in clip_l2(hard_rows(dtype), bound):
+        assert exact_square(row) <= Fraction(bound) ** 2
+
+
+def test_the_bound_holds_for_long_rows():
+    x = torch.rand(2, 300_000, generator=torch.Generator().manual_seed(2))
+    clipped = clip_l2(x, 1.0)
+    assert max(exact_square(row) for row in clipped) <= 1
+    assert torch.linalg.vector_norm(clipped.double(), dim=1).min() > 1 - 1e-6
+
+
+def test_short_rows_are_left_as_they_are():
+    x = torch.tensor([[0.3, -0.4], [0.0, 0.0], [0.9, 0.0]])
+    assert torch.equal(clip_l2(x, 1.0), x)
+
+
+def test_clipping_keeps_the_direction():
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(3)) * 100
+    similarity = torch.nn.functional.cosine_similarity(x, clip_l2(x, 0.5))
+    torch.testing.assert_close(similarity, torch.ones(5))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_row_that_is_not_finite_becomes_zero_and_others_do_not_change(bad):
+    x = torch.tensor([[bad, 1.0], [0.3, 0.4]])
+    for clip in (Clip(1.0), Clip(1.0, ((1, 0.6), (1, 0.8)))):
+        assert torch.equal(clip.apply(x), torch.tensor([[0.0, 0.0], [0.3, 0.4]]))
+
+
+def test_half_precision_is_clipped_in_single():
+    clipped = clip_l2(torch.full((1, 100), 60000.0, dtype=torch.float16), 1.0)
+    assert clipped.dtype == torch.float32 and exact_square(clipped[0]) <= 1
+
+
+def test_blocks_are_clipped_each_by_itself_and_the_whole_keeps_the_bound():
+    clip = Clip(2.0, tuple((3, 10**-0.5) for _ in range(10)))
+    x = hard_rows(torch.float32)[:, :30]
+    for row in clip.apply(x):
+        assert exact_square(row) <= 4
+        assert all(exact_square(part) <= Fraction(4, 10) * (1 + Fraction(1, 10**9)) for part in row.split(3))
+
+
+@pytest.mark.parametrize("bound", [0.3, 1.0, 1.999, 7.0, 2.0**-30])
+def test_the_grid_is_exact_in_float32_and_never_increases_a_number(bound):
+    clip = Clip(bound)
+    assert bound / 2**21 < clip.step <= bound / 2**20
+    x = clip.apply(hard_rows(torch.float32))
+    on_grid = clip.apply_on_grid(hard_rows(torch.float32))
+    steps = on_grid.double() / clip.step
+    assert torch.equal(steps, steps.round()) and steps.abs().max() < 2**21
+    assert (on_grid.abs() <= x.abs()).all() and ((x - on_grid).abs() < clip.step).all()
+
+
+def test_sums_on_the_grid_do_not_depend_on_order():
+    rows = Clip(0.7).apply_on_grid(torch.randn(5000, 3, generator=torch.Generator().manual_seed(5)))
+    shuffled = rows[torch.randperm(5000)]
+    assert torch.equal(rows.sum(0, dtype=torch.float64), shuffled.flip(0).sum(0, dtype=torch.float64))
+    assert torch.equal(rows.double().sum(0), sum(part.double().sum(0) for part in shuffled.split(7)))
+
+
+def test_truncated_numbers_carry_no_negative_zero():
+    assert not np.signbit(to_grid(torch.tensor([-0.1]), 0.25).numpy()).any()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Clip(0.0),
+        lambda: Clip(float("nan")),
+        lambda: Clip(float("inf")),
+        lambda: Clip(1.0, ((2, 0.8), (2, 0.7))),
+        lambda: Clip(1.0, ((0, 0.8),)),
+        lambda: Clip(1.0, ((2, -0.5),)),
+        lambda: Clip(1.0, ((2, 1.0),)).apply(torch.zeros(1, 3)),
+        lambda: to_grid(torch.zeros(1), 0.3),
+    ],
+)
+def test_values_that_would_break_the_bound_are_refused(build):
+    with pytest.raises(BadInput):
+        build()

@@ -1,0 +1,216 @@
+import math
+import time
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from noise_scale import fits
+from scipy.stats import chisquare, norm
+
+from fedsynth.errors import BadInput
+from fedsynth.privacy import noise
+from fedsynth.privacy.draw import ONE, PRECISION, Table
+from fedsynth.privacy.noise import client_noise, discrete_gaussian, grid_noise, grid_sigma
+from fedsynth.rng import Rng
+
+
+def true_probabilities(sigma, reach):
+    """Exact to 60 digits for -reach..reach."""
+    with localcontext(PRECISION):
+        rate = 1 / (2 * Decimal(sigma) ** 2)
+        weights = [(-rate * x * x).exp() for x in range(reach + 1)]
+        total = weights[0] + 2 * sum(weights[1:])
+        return [Fraction(weight / total) for weight in weights]
+
+
+def sampler_probabilities(sigma):
+    """The probability of each |x| that the sampler's own integers give, zero's rejection included."""
+    blocks = noise._blocks(sigma)
+    bounds = (0, *blocks.table.cumulative, ONE)
+    size = 1 << blocks.bits
+    weights = []
+    for block, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for place in range(size):
+            keep = noise._threshold(blocks, block * size, place) if blocks.bits else ONE
+            weights.append(Fraction(high - low, ONE) * Fraction(keep, ONE) / (2 * size))
+    total = weights[0] + 2 * sum(weights[1:])
+    return [weight / total for weight in weights]
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 2.75, 15.9, 32.0, 50.1])
+def test_every_probability_is_the_true_one_within_the_stated_distance(sigma):
+    ours = sampler_probabilities(sigma)
+    true = true_probabilities(sigma, len(ours) - 1)
+    distance = (
+        sum(abs(a - b) * (1 if x == 0 else 2) for x, (a, b) in enumerate(zip(ours, true, strict=True))) / 2
+    )
+    assert distance < Fraction(1, 2**115)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 3.3, 17.0, 45.0])
+def test_draws_fit_the_true_probabilities(sigma):
+    reach = math.ceil(4 * sigma)
+    half = [float(p) for p in true_probabilities(sigma, 12 * reach)]
+    expected = np.array(half[reach:0:-1] + half[: reach + 1])
+    drawn = discrete_gaussian(sigma, 300_000, Rng())
+    inside = drawn[np.abs(drawn) <= reach]
+    observed = np.bincount(inside + reach, minlength=2 * reach + 1)
+    likely = expected * 300_000 >= 10
+    rest = 300_000 - observed[likely].sum()
+    fit = chisquare(
+        np.append(observed[likely], rest), 300_000 * np.append(expected[likely], 1 - expected[likely].sum())
+    )
+    assert fit.pvalue > 1e-6
+
+
+@pytest.mark.parametrize("sigma", [1000.0, 2.0**20, 1.7 * 2.0**40])
+def test_large_scales_fit_and_a_scale_five_percent_off_is_rejected(sigma):
+    drawn = discrete_gaussian(sigma, 200_000, Rng()).astype(np.float64)
+    assert fits(drawn, sigma)
+    assert not fits(drawn, 0.95 * sigma) and not fits(drawn, 1.05 * sigma)
+
+
+def test_low_bits_are_uniform_at_large_scales():
+    drawn = discrete_gaussian(2.0**30, 100_000, Rng())
+    assert chisquare(np.bincount(drawn % 64)).pvalue > 1e-6
+
+
+def test_the_tail_is_there():
+    drawn = np.abs(discrete_gaussian(2.0**20, 1_000_000, Rng())) / 2.0**20
+    assert 150 < (drawn > 3.7).sum() < 290  # 216 expected
+    assert 4.2 < drawn.max() < 7.5
+
+
+def test_draws_are_independent_across_positions_and_batches():
+    x = discrete_gaussian(100.0, 300_000, Rng()) / 100.0
+    for lag in (1, 2, 65_536):
+        assert abs(np.mean(x[lag:] * x[:-lag])) < 5 / math.sqrt(len(x) - lag)
+
+
+def test_deciding_by_floats_or_by_integers_gives_the_same_draws(monkeypatch):
+    quick = discrete_gaussian(12345.6, 20_000, Rng(7))
+    monkeypatch.setattr(noise, "_MARGIN", 2.0)
+    assert np.array_equal(quick, discrete_gaussian(12345.6, 20_000, Rng(7)))
+
+
+def test_a_word_on_a_boundary_is_decided_by_further_bits():
+    table = Table.of([1, 2])  # one third: 0x5555... forever
+    boundary = np.full(3000, table.cumulative[0] >> 64, dtype=np.uint64)
+    chosen = table.choose(boundary, Rng(1))
+    assert 800 < (chosen == 0).sum() < 1200
+    sides = np.array([boundary[0] - np.uint64(1), boundary[0] + np.uint64(1)])
+    assert table.choose(sides, Rng(1)).tolist() == [0, 1]
+
+
+def test_the_float_exponential_is_far_closer_than_the_margin():
+    points = np.linspace(0, 0.9, 2001)
+    with localcontext(PRECISION):
+        error = max(
+            abs(Decimal(float(y)) - (-Decimal(float(x))).exp())
+            for x, y in zip(points, noise._exp_minus(points), strict=True)
+        )
+    assert error < Decimal(2) ** -46
+
+
+@pytest.mark.parametrize("sigma", [17.0, 33.3, 2.0**20 * 1.01, 2.0**50])
+def test_no_exponent_leaves_the_range_of_the_exponential(sigma):
+    blocks = noise._blocks(sigma)
+    size = 1 << blocks.bits
+    start = len(blocks.table.cumulative) * size
+    assert (size - 1) * (2 * start + size - 1) * float(blocks.rate) < 0.9
+
+
+@pytest.mark.parametrize("sigma", [1.0, 300.0, 2.0**21, 2.0**40])
+def test_a_vector_of_200_000_takes_under_half_a_second(sigma):
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        discrete_gaussian(sigma, 200_000, Rng())
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 0.5
+
+
+def test_seeded_draws_repeat_and_those_of_the_operating_system_do_not():
+    assert np.array_equal(discrete_gaussian(9.0, 100, Rng(1)), discrete_gaussian(9.0, 100, Rng(1)))
+    assert not np.array_equal(discrete_gaussian(9.0, 100, Rng(1)), discrete_gaussian(9.0, 100, Rng(2)))
+    assert not np.array_equal(discrete_gaussian(9.0, 100, Rng()), discrete_gaussian(9.0, 100, Rng()))
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), 2.0**51])
+def test_a_scale_that_cannot_be_drawn_is_refused(sigma):
+    with pytest.raises(BadInput, match="sigma="):
+        discrete_gaussian(sigma, 1, Rng())
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(5)])
+def test_grid_noise_has_the_stated_scale_and_lies_on_the_grid(rng):
+    x = grid_noise(60_000, 2.0, 2.0**-18, rng)
+    assert x.dtype == torch.float64 and torch.equal(x * 2**18, (x * 2**18).round())
+    assert fits(x, 2.0)
+    assert not fits(x, 0.95 * 2.0) and not fits(x, 1.05 * 2.0)
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(5)])
+def test_client_noise_has_the_stated_scale_for_each_client(rng):
+    x = client_noise([4, 17], 40_000, 0.5, 2.0**-22, rng)
+    assert x.shape == (2, 40_000) and x.dtype == torch.float64
+    for row in x:
+        assert fits(row, 0.5) and not fits(row, 0.475) and not fits(row, 0.525)
+    assert abs(float((x[0] * x[1]).mean())) < 0.25 * 5 / 200
+
+
+def test_chunking_clients_changes_nothing():
+    whole = client_noise([1, 2, 3], 11, 1.0, 2.0**-20, Rng(3))
+    parts = [client_noise([client], 11, 1.0, 2.0**-20, Rng(3)) for client in (1, 2, 3)]
+    assert torch.equal(whole, torch.cat(parts))
+
+
+def test_no_scale_means_no_noise():
+    assert not grid_noise(3, 0.0, 0.5, Rng()).any() and not client_noise([1], 3, 0.0, 0.5, Rng(1)).any()
+
+
+def continuous_delta(epsilon, multiplier):
+    """Balle and Wang 2018, Theorem 8."""
+    a, b = 1 / (2 * multiplier), epsilon * multiplier
+    return norm.cdf(a - b) - math.exp(epsilon) * norm.cdf(-a - b)
+
+
+def discrete_delta(epsilon, sigma, shift):
+    """The hockey-stick divergence of the discrete Gaussians at 0 and at `shift`, summed term by term."""
+    first = shift / 2 + epsilon * sigma**2 / shift  # where the likelihood ratio passes exp(epsilon)
+    x = np.arange(math.ceil(first), math.ceil(shift + 9 * sigma))
+    total = math.sqrt(2 * math.pi) * sigma  # the sum over all integers, within exp(-2 pi^2 sigma^2)
+    here, there = (np.exp(-((x - at) ** 2) / (2 * sigma**2)).sum() / total for at in (float(shift), 0.0))
+    return here - math.exp(epsilon) * there
+
+
+@pytest.mark.parametrize("multiplier", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_on_the_grid_of_a_clip_discrete_and_continuous_cost_the_same(multiplier, epsilon):
+    shift = 2**20
+    ours = discrete_delta(epsilon, grid_sigma(multiplier * shift, 1.0), shift)
+    assert -5e-12 / multiplier**2 < ours - continuous_delta(epsilon, multiplier) < 1e-13
+
+
+@pytest.mark.parametrize("steps", [4, 6, 10, 25])
+def test_noise_on_a_coarse_grid_never_costs_more_than_it_is_accounted_for(steps):
+    for epsilon in np.linspace(0, 4, 41):
+        for shift in range(1, steps + 1):
+            ours = discrete_delta(epsilon, grid_sigma(float(steps), 1.0), shift)
+            assert ours <= continuous_delta(epsilon, 1.0) + 1e-13
+
+
+def test_in_two_dimensions_no_neighbour_costs_more_than_it_is_accounted_for():
+    steps, reach = 5, 70
+    sigma = grid_sigma(float(steps), 1.0)
+    x = np.arange(-reach, reach + 1, dtype=np.float64)
+    at = {shift: np.exp(-((x - shift) ** 2) / (2 * sigma**2)) for shift in range(steps + 1)}
+    p0 = np.multiply.outer(at[0], at[0]) / (2 * math.pi * sigma**2)
+    for a in range(steps + 1):
+        for b in range(math.isqrt(steps**2 - a**2) + 1):
+            p1 = np.multiply.outer(at[a], at[b]) / (2 * math.pi * sigma**2)
+            for epsilon in (0.0, 0.3, 1.0, 2.0, 4.0):
+                ours = np.maximum(p1 - math.exp(epsilon) * p0, 0).sum()
+                assert ours <= continuous_delta(epsilon, 1.0) + 1e-12

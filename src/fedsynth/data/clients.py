@@ -219,8 +219,15 @@ def _numbered(count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
 
 
+def _is_number(series: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(series)
+
+
 def _features(frame: pd.DataFrame, label: str | None) -> np.ndarray:
     """Standardised numbers for k-means, for simulated splits only: it looks at all clients' rows at once."""
-    wide = pd.get_dummies(frame.drop(columns=[label] if label else []), dtype=float).astype(float)
+    kept = [
+        name for name in frame if name != label and (_is_number(frame[name]) or frame[name].nunique() <= 100)
+    ]
+    wide = pd.get_dummies(frame[kept], dtype=float).astype(float)
     spread = wide.std(ddof=0).replace(0, 1).fillna(1)
     return ((wide - wide.mean()) / spread).fillna(0.0).to_numpy()

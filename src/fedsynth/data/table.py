@@ -13,7 +13,7 @@ from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput, nearest
 
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
-# "None" and "?" are not here: they are often a category. One of these that a schema lists as category is kept.
+# "None" and "?" are not here: they are often a category. A category of the schema is never missing.
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")
 
 
@@ -70,7 +70,10 @@ def check(frame: pd.DataFrame, schema: Schema) -> list[str]:
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> list[str]:
     """Columns that are missing, not in the schema, or there twice. The client column may be there or not."""
-    present = [str(name) for name in frame.columns]
+    unnamed = [name for name in frame.columns if not isinstance(name, str)]
+    if unnamed:
+        return [f"column name {unnamed[0]!r} is no text; give each column a name"]
+    present = list(frame.columns)
     twice = sorted({name for name in present if present.count(name) > 1})
     problems = [f"column {name!r} is there twice; rename or drop one" for name in twice]
     extra = [name for name in present if name not in schema.names and name != schema.client]

@@ -1,0 +1,227 @@
+"""Public data sets with hand-written public schemas, for the demo, the experiments and the tests.
+
+Bounds and categories come from the publishers' documentation, rounded outwards, never from the rows. All but
+`rand_health` are read from the folder that the environment variable FEDSYNTH_DATA names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedsynth.data.image import read_images
+from fedsynth.data.schema import Column, Schema
+from fedsynth.data.table import read_table
+from fedsynth.errors import BadInput, nearest
+
+_EDUCATION = (
+    "Preschool 1st-4th 5th-6th 7th-8th 9th 10th 11th 12th HS-grad Some-college Assoc-voc Assoc-acdm "
+    "Bachelors Masters Prof-school Doctorate"
+)
+_WORK = "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked"
+_MARRIAGE = (
+    "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
+)
+_OCCUPATION = (
+    "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+    "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv "
+    "Armed-Forces"
+)
+_RELATION = "Wife Own-child Husband Not-in-family Other-relative Unmarried"
+_RACE = "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black"
+_COUNTRY = (
+    "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India Japan Greece "
+    "South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland France "
+    "Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
+    "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands"
+)
+_GARMENTS = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+
+
+def data_folder() -> Path | None:
+    """The folder that FEDSYNTH_DATA names, or `shared/data` beside the checkout; None if there is none."""
+    folder = Path(os.environ.get("FEDSYNTH_DATA", "../shared/data"))
+    return folder if folder.is_dir() else None
+
+
+def _file(name: str) -> Path:
+    folder = data_folder()
+    if folder is None or not (folder / name).is_file():
+        place = os.environ.get("FEDSYNTH_DATA", "not set")
+        raise BadInput(
+            f"data set {name!r} not found (FEDSYNTH_DATA is {place}); set it to the folder that holds it"
+        )
+    return folder / name
+
+
+def _known_split(split: str) -> None:
+    if split not in ("train", "test"):
+        raise BadInput(f"split {split!r}: {nearest(split, ('train', 'test'))}")
+
+
+def _words(name: str, text: str, kind: str = "categorical", *, missing: bool = False) -> Column:
+    return Column(name, kind, categories=tuple(text.split()), missing=missing)
+
+
+def rand_health() -> tuple[pd.DataFrame, Schema]:
+    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people, who are the natural clients.
+
+    The copy of Cameron and Trivedi (2005) that comes with statsmodels (extra `demo`), with its codes written
+    out. The label is whether the person saw a doctor in that year (number of visits above 0), the first stage
+    of the experiment's two-part analysis; counts and costs of visits are left out because they give it away.
+    Where the publisher imputed a share for a yes-or-no answer, the answer is missing here.
+    """
+    try:
+        from statsmodels.datasets import randhie
+    except ImportError:
+        raise BadInput(
+            "the demo data needs statsmodels; install it with: pip install 'fedsynth[demo]'"
+        ) from None
+    source = read_table(Path(randhie.__file__).parent / "src" / "randhie.csv")
+    health = np.select(
+        [source.hlthp == 1, source.hlthf == 1, source.hlthg == 1], ["poor", "fair", "good"], "excellent"
+    )
+    frame = pd.DataFrame(
+        {
+            "person": source.zper.astype(str),
+            "site": source.site.astype(str),
+            "year": source.year.astype("Int64"),
+            "coinsurance": source.coins.astype(str),
+            "individual_deductible": _yes_no(source.idp),
+            "age": np.floor(source.xage).astype("Int64"),
+            "sex": source.female.map({0: "male", 1: "female"}),
+            "black": _yes_no(source.black),
+            "education_years": source.educdec.round().astype("Int64"),
+            "family_size": source.num.astype("Int64"),
+            "family_income": source.income.round().astype("Int64"),
+            "health": health,
+            "physical_limitation": _yes_no(source.physlm),
+            "chronic_diseases": source.disea.round(1),
+            "mental_health": source.mhi.round(1),
+            "saw_doctor": _yes_no((source.mdvis > 0).astype(int)),
+        }
+    )
+    return frame, _rand_schema()
+
+
+def _yes_no(values: pd.Series) -> pd.Series:
+    return values.map({0: "no", 1: "yes"})
+
+
+def _rand_schema() -> Schema:
+    columns = (
+        _words("site", "1 2 3 4 5 6"),
+        Column("year", "integer", min=1, max=5),
+        _words("coinsurance", "0 25 50 95 100", "ordinal"),
+        _words("individual_deductible", "no yes", "binary"),
+        Column("age", "integer", min=0, max=67),
+        _words("sex", "male female", "binary"),
+        _words("black", "no yes", "binary", missing=True),
+        Column("education_years", "integer", min=0, max=25, missing=True),
+        Column("family_size", "integer", min=1, max=15),
+        Column("family_income", "integer", min=0, max=30_000),
+        _words("health", "poor fair good excellent", "ordinal"),
+        _words("physical_limitation", "no yes", "binary", missing=True),
+        Column("chronic_diseases", "continuous", min=0.0, max=60.0, decimals=1),
+        Column("mental_health", "continuous", min=0.0, max=100.0, decimals=1),
+        _words("saw_doctor", "no yes", "binary"),
+    )
+    return Schema(columns=columns, label="saw_doctor", client="person")
+
+
+def adult(split: str = "train") -> tuple[pd.DataFrame, Schema]:
+    """UCI Adult (census income, 1994): 14 columns and the label `income`; `?` is missing."""
+    _known_split(split)
+    frame = read_table(_file("adult.parquet"))
+    chosen = frame[frame["split"] == split].drop(columns="split").reset_index(drop=True)
+    for name in ("workclass", "occupation", "native_country"):
+        chosen[name] = chosen[name].mask(chosen[name] == "?")
+    return chosen, _adult_schema()
+
+
+def _adult_schema() -> Schema:
+    columns = (
+        Column("age", "integer", min=17, max=90),
+        _words("workclass", _WORK, missing=True),
+        Column("fnlwgt", "integer", min=10_000, max=1_500_000),
+        _words("education", _EDUCATION, "ordinal"),
+        Column("education_num", "integer", min=1, max=16),
+        _words("marital_status", _MARRIAGE),
+        _words("occupation", _OCCUPATION, missing=True),
+        _words("relationship", _RELATION),
+        _words("race", _RACE),
+        _words("sex", "Female Male", "binary"),
+        Column("capital_gain", "integer", min=0, max=99_999, scale="log"),
+        Column("capital_loss", "integer", min=0, max=5_000, scale="log"),
+        Column("hours_per_week", "integer", min=1, max=99),
+        _words("native_country", _COUNTRY, missing=True),
+        _words("income", "<=50K >50K", "binary"),
+    )
+    return Schema(columns=columns, label="income")
+
+
+def heart_disease() -> tuple[pd.DataFrame, Schema]:
+    """UCI Heart Disease of four hospitals (column `site`, the client): 920 patients; the label is `disease`.
+
+    A cholesterol or blood pressure of 0 is missing; `disease` is yes where the published `num` is above 0.
+    """
+    source = read_table(_file("heart_disease_4sites.csv.gz"))
+    frame = source.drop(columns="num")
+    for name in ("trestbps", "chol"):
+        frame[name] = frame[name].mask(frame[name] == 0)
+    frame["disease"] = _yes_no((source["num"] > 0).astype(int))
+    return frame, _heart_schema()
+
+
+def _heart_schema() -> Schema:
+    columns = (
+        Column("age", "integer", min=18, max=100),
+        Column("sex", "binary"),
+        _words("cp", "1 2 3 4"),
+        Column("trestbps", "integer", min=60, max=250, missing=True),
+        Column("chol", "integer", min=50, max=700, missing=True),
+        Column("fbs", "binary", missing=True),
+        _words("restecg", "0 1 2", missing=True),
+        Column("thalach", "integer", min=40, max=250, missing=True),
+        Column("exang", "binary", missing=True),
+        Column("oldpeak", "continuous", min=-5.0, max=10.0, decimals=1, missing=True),
+        _words("slope", "1 2 3", "ordinal", missing=True),
+        _words("ca", "0 1 2 3", "ordinal", missing=True),
+        _words("thal", "3 6 7", missing=True),
+        _words("disease", "no yes", "binary"),
+    )
+    return Schema(columns=columns, label="disease", client="site")
+
+
+def mnist(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
+    """MNIST digits: images uint8 [rows, 28, 28], labels "0" to "9", schema."""
+    return _idx_set("mnist", split, "digit", tuple("0123456789"))
+
+
+def fashion_mnist(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
+    """Fashion-MNIST garments: images uint8 [rows, 28, 28], labels by name, schema."""
+    return _idx_set("fashion_mnist", split, "garment", _GARMENTS)
+
+
+def mnist_writers(split: str = "train") -> np.ndarray:
+    """Who wrote each MNIST digit (539 writers in the training split): the natural clients."""
+    _known_split(split)
+    with np.load(_file("mnist/mnist_writers.npz"), allow_pickle=False) as arrays:
+        return arrays[f"{split}_writer"]
+
+
+def _idx_set(
+    folder: str, split: str, label: str, classes: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray, Schema]:
+    _known_split(split)
+    stem = {"train": "train", "test": "t10k"}[split]
+    images, found = read_images(_file(f"{folder}/{stem}-images-idx3-ubyte.gz"))
+    assert found is not None
+    column = Column(label, "categorical", categories=classes)
+    schema = Schema(kind="image", height=28, width=28, channels=1, columns=(column,), label=label)
+    return images, np.array(classes)[found], schema

@@ -1,0 +1,66 @@
+"""Clients in this process: a cohort is cut into chunks, and each chunk trains as one stack of tensors."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import torch
+
+from fedsynth.data.clients import Clients
+from fedsynth.engines.store import ClientStore
+from fedsynth.federation.algorithm import Job
+from fedsynth.federation.link import Arrival
+from fedsynth.federation.state import ServerState
+from fedsynth.rng import Rng
+
+_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 4 * 2**30}
+
+
+class InProcess:
+    """The simulator's link. Chunk size and device change speed and last bits, nothing else."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        rng: Rng,
+        *,
+        device: str = "cpu",
+        chunk: int | None = None,
+        store: ClientStore | None = None,
+    ) -> None:
+        self.clients = clients
+        self.store = store or ClientStore()
+        self._rng = rng
+        self._device = device
+        self._chunk = chunk
+        self._queue: deque[tuple[Job, np.ndarray, ServerState]] = deque()
+
+    def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
+        """Queue the clients, sorted by number of rows so that a chunk pads little."""
+        sizes = self.clients.offsets[ids + 1] - self.clients.offsets[ids]
+        ordered = ids[np.argsort(sizes, kind="stable")]
+        chunk = self._chunk or self._default_chunk(job)
+        for start in range(0, len(ordered), chunk):
+            self._queue.append((job, ordered[start : start + chunk], state))
+
+    def _default_chunk(self, job: Job) -> int:
+        """As many clients as keep a stack of messages near the size of the cache (CPU) or well in memory (GPU)."""
+        room = _CHUNK_BYTES[torch.device(self._device).type]
+        return max(1, room // (4 * job.wire.dim))
+
+    def next(self) -> Arrival:
+        """Train the next chunk."""
+        job, ids, state = self._queue.popleft()
+        data = self.clients.gather(ids, self._device)
+        memory = self.store.read(ids, job.blank(state))
+        memory = {name: value.to(self._device) for name, value in memory.items()}
+        messages, memory = job.client_round(
+            state, memory, data, ids, self._rng.at("client", type(job).__name__, state.version)
+        )
+        self.store.write(ids, memory)
+        return Arrival(ids, messages, state.version, messages.nbytes)
+
+    def commit(self, state: ServerState) -> None:
+        """Keep what the clients learned in the round that is now complete."""
+        self.store.commit()

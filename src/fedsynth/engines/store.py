@@ -1,0 +1,87 @@
+"""What simulated clients remember, in one file: read and written by cohort, so memory does not grow with clients.
+
+A record is a fixed number of float32. Writes go to fresh slots and become visible with `commit`, so a crash in the
+middle of a round leaves the last committed round whole (the same idea as shadow paging).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class ClientStore:
+    """Records of client memory, keyed by client number. Without a path it lives in an unnamed temporary file."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        else:
+            path.touch(exist_ok=True)
+            self._file = path.open("r+b", buffering=0)
+        self._slots: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+        self._free: list[int] = []
+        self._used = 0
+
+    def read(self, ids: np.ndarray, blank: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The memory of these clients, [clients, size] each; `blank` for those that have none."""
+        sizes = {name: value.numel() for name, value in blank.items()}
+        width = sum(sizes.values())
+        if not width:
+            return {}
+        fresh = torch.cat([value.reshape(-1) for value in blank.values()]).cpu().numpy()
+        rows = np.empty((len(ids), width), dtype=np.float32)
+        descriptor = self._file.fileno()
+        for row, client in zip(rows, ids, strict=True):
+            slot = self._pending.get(int(client), self._slots.get(int(client)))
+            if slot is None:
+                row[:] = fresh
+            else:
+                os.preadv(descriptor, [memoryview(row).cast("B")], slot * width * 4)
+        pieces = torch.from_numpy(rows).split(list(sizes.values()), dim=1)
+        return {name: piece.contiguous() for name, piece in zip(sizes, pieces, strict=True)}
+
+    def write(self, ids: np.ndarray, memory: Mapping[str, Tensor]) -> None:
+        """Remember for these clients; visible to others only after `commit`."""
+        if not memory:
+            return
+        rows = torch.cat([value.flatten(1) for value in memory.values()], dim=1)
+        array = np.ascontiguousarray(rows.detach().cpu().numpy(), dtype=np.float32)
+        stride = array.shape[1] * 4
+        for client, row in zip(ids, array, strict=True):
+            slot = self._free.pop() if self._free else self._grow()
+            os.pwrite(self._file.fileno(), memoryview(row).cast("B"), slot * stride)
+            self._pending[int(client)] = slot
+
+    def _grow(self) -> int:
+        self._used += 1
+        return self._used - 1
+
+    def commit(self) -> None:
+        """Make the writes since the last commit the valid ones; the slots they replace become free."""
+        for client, slot in self._pending.items():
+            if client in self._slots:
+                self._free.append(self._slots[client])
+            self._slots[client] = slot
+        self._pending.clear()
+
+    def index(self) -> dict[str, Tensor]:
+        """Which slot holds which client: goes into the checkpoint, and back in through `restore`."""
+        pairs = sorted(self._slots.items())
+        return {"store": torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)}
+
+    def restore(self, index: Mapping[str, Tensor]) -> None:
+        """Go back to a checkpoint: anything written since is forgotten."""
+        pairs = index["store"].tolist()
+        self._slots = {client: slot for client, slot in pairs}
+        taken = set(self._slots.values())
+        self._used = max(taken, default=-1) + 1
+        self._free = [slot for slot in range(self._used) if slot not in taken]
+        self._pending.clear()

@@ -1,0 +1,217 @@
+"""A federated algorithm as one frozen object: model × homes × local plan × mechanism × transport × schedule × rule.
+
+It holds no state and no data. `client_round` works for a chunk of clients (one, at a real site) and
+`server_round` for the opened sum; the loop in loop.py drives both, whatever link the clients are behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+from dp_accounting import DpEvent
+from torch import Tensor
+
+from fedsynth.data.clients import Padded
+from fedsynth.errors import Incompatible
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Schedule
+from fedsynth.federation.server import ServerRule
+from fedsynth.federation.state import ServerState
+from fedsynth.models.model import Layout, Model, initialise, layouts
+from fedsynth.privacy.mechanism import Mechanism, Release, Wire
+from fedsynth.rng import Rng
+from fedsynth.training.optimizer import Slots
+from fedsynth.training.plan import Phase, train
+from fedsynth.transport.clear import Clear, Transport
+
+Memory = dict[str, Tensor]  # what a client keeps between rounds, [clients, size] each
+
+
+class Home(Enum):
+    """Where a part of the model lives."""
+
+    SHARED = "shared"  # averaged over clients
+    CLIENT = "client"  # each client's own, never sent
+
+
+class Job(Protocol):
+    """What a link asks of clients: a training round or a one-shot query."""
+
+    @property
+    def wire(self) -> Wire:
+        """The form of the messages."""
+        ...
+
+    def blank(self, state: ServerState) -> Memory:
+        """What a client that never took part remembers, [size] each."""
+        ...
+
+    def client_round(
+        self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
+    ) -> tuple[Tensor, Memory]:
+        """The messages of these clients, and what they remember."""
+        ...
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one round costs, as it goes into the ledger."""
+
+    release: Release
+    event: DpEvent  # with amplification, for one use
+    holder: str  # "server", or "client" for each client's own ledger
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One federated system, composed from parts. `report` is the loss coordinate's share of the clip."""
+
+    name: str
+    model: Model
+    homes: Mapping[str, Home]
+    plan: tuple[Phase, ...]
+    mechanism: Mechanism
+    schedule: Schedule
+    server: ServerRule
+    rounds: int
+    transport: Transport = field(default_factory=Clear)
+    keep: tuple[str, ...] = ()  # parts whose optimizer state the client keeps over rounds
+    balance: Query | None = None  # asked once, before training, unless the class balance is public
+    report: float = 1.0
+    caveats: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = set(self.homes) ^ set(self.model.parts)
+        if unknown:
+            raise Incompatible(
+                f"{self.name}: parts {sorted(unknown)} have a home or a model but not both"
+            )
+        if self.wire.kind != "real" and self.transport.name == "clear":
+            return
+        if self.rounds < 1:
+            raise Incompatible(f"{self.name}: rounds={self.rounds}: at least one is needed")
+
+    @cached_property
+    def layouts(self) -> dict[str, Layout]:
+        """The layout of each part."""
+        return layouts(self.model)
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """The parts that are averaged, in the order of the update vector."""
+        return tuple(part for part, home in self.homes.items() if home is Home.SHARED)
+
+    @cached_property
+    def dim(self) -> int:
+        """The length of a client's contribution: its update, and its loss."""
+        return sum(self.layouts[part].size for part in self.shared) + 1
+
+    @cached_property
+    def wire(self) -> Wire:
+        """The form of a client's message."""
+        return self.mechanism.wire(self.dim)
+
+    @cached_property
+    def loss_bound(self) -> float:
+        """Losses above this are reported as this."""
+        return self.model.objectives[self.plan[0].objective].bound
+
+    def charges(self) -> list[Charge]:
+        """Each release of one round, with the amplification that the schedule gives it."""
+        charges = []
+        if self.mechanism.release is not None:
+            release = self.mechanism.release
+            holder = "client" if release.trust == "local" else "server"
+            charges.append(Charge(release, self.schedule.amplify(release), holder))
+        for phase in self.plan:
+            if (spent := phase.rule.release) is not None:
+                holder = "client" if spent.trust == "local" else "server"
+                charges.append(Charge(spent, spent.event, holder))
+        return charges
+
+    def init(self, rng: Rng) -> ServerState:
+        """The state before the first round."""
+        parts = initialise(self.model, rng)
+        memory = self.server.init(self._join(parts))
+        return ServerState(0, parts, memory, self.mechanism.init())
+
+    def blank(self, state: ServerState) -> Memory:
+        """What a client that never took part remembers: the public start of its own parts, fresh optimizers."""
+        memory = {
+            part: state.parts[part] for part, home in self.homes.items() if home is Home.CLIENT
+        }
+        for phase in self.plan:
+            for part in set(phase.parts) & set(self.keep):
+                fresh = phase.optimizer.init(state.parts[part][None])
+                memory |= {f"{part}/{slot}": value[0] for slot, value in fresh.items()}
+        return memory
+
+    def client_round(
+        self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
+    ) -> tuple[Tensor, Memory]:
+        """Train locally from the broadcast, and turn the change of the shared parts into private messages."""
+        params, slots, loss = self._local(state, memory, data, ids, rng)
+        changes = [params[part] - state.parts[part].to(params[part]) for part in self.shared]
+        reported = loss.clamp(0, self.loss_bound) * (self.report / self.loss_bound)
+        contribution = torch.cat([*changes, torch.nan_to_num(reported)[:, None]], dim=1)
+        messages = self.mechanism.privatize(
+            contribution, state.mechanism, rng.at("privatize"), ids
+        )
+        kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
+        for part in self.keep:
+            kept |= {f"{part}/{slot}": value for slot, value in slots.get(part, {}).items()}
+        return messages, kept
+
+    def _local(
+        self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
+    ) -> tuple[dict[str, Tensor], dict[str, Slots], Tensor]:
+        """Run the plan's phases in order for a chunk of clients."""
+        device = data.mask.device
+        trained = {part for phase in self.plan for part in phase.parts}
+        params: dict[str, Tensor] = {}
+        for part, home in self.homes.items():
+            flat = memory[part] if home is Home.CLIENT else state.parts[part].to(device)
+            stacked = part in trained and flat.dim() == 1
+            params[part] = flat.expand(len(ids), -1) if stacked else flat
+        slots: dict[str, Slots] = {
+            part: {
+                name.partition("/")[2]: value
+                for name, value in memory.items()
+                if name.startswith(part + "/")
+            }
+            for part in self.keep
+        }
+        loss = torch.zeros(len(ids), device=device)
+        for number, phase in enumerate(self.plan):
+            progress = train(
+                self.model, phase, params, slots, data, ids, rng.at("phase", number)
+            )
+            params, slots = {**params, **progress.params}, {**slots, **progress.slots}
+            loss = progress.loss if number == 0 and progress.loss is not None else loss
+        return params, slots, loss
+
+    def server_round(
+        self, state: ServerState, total: Tensor, rng: Rng
+    ) -> tuple[ServerState, float]:
+        """The next state from the opened sum, and the mean loss that came with it (as private as the sum)."""
+        mean, mechanism = self.mechanism.estimate(
+            total, self.schedule.denominator(), state.mechanism, rng.at("estimate")
+        )
+        mean = mean.to(device="cpu", dtype=torch.float32)
+        params, memory = self.server.step(self._join(state.parts), mean[:-1], state.memory)
+        parts = {**state.parts, **self._split(params)}
+        loss = float(mean[-1]) / self.report * self.loss_bound
+        return ServerState(state.version + 1, parts, memory, mechanism, state.balance), loss
+
+    def _join(self, parts: Mapping[str, Tensor]) -> Tensor:
+        return torch.cat([parts[part] for part in self.shared])
+
+    def _split(self, flat: Tensor) -> dict[str, Tensor]:
+        sizes = [self.layouts[part].size for part in self.shared]
+        return dict(zip(self.shared, flat.split(sizes), strict=True))

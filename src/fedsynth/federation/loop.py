@@ -1,0 +1,95 @@
+"""The one loop: start clients, absorb what arrives, pay, open, step. It knows no engine and no model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedsynth.federation.algorithm import Algorithm, Job
+from fedsynth.federation.link import Link
+from fedsynth.federation.query import Query, as_probabilities
+from fedsynth.federation.schedule import Clock, Schedule
+from fedsynth.federation.state import ServerState
+from fedsynth.rng import Rng
+from fedsynth.transport.clear import Clear, Transport
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a finished round looked like: a line of history.jsonl."""
+
+    version: int
+    loss: float
+    seconds: float
+    clients: int
+    dropped: int
+    bytes_up: int
+    bytes_down: int
+
+
+Pay = Callable[[str], None]  # called before a sum is opened; makes the ledger line durable, or refuses
+Seen = Callable[[ServerState, Round], None]
+
+
+def run(
+    algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay, seen: Seen, rounds: int
+) -> ServerState:
+    """Train until `rounds`; `pay` is called before each release, `seen` after each round."""
+    while state.version < rounds:
+        began = time.perf_counter()
+        total, clients, sent = gather(
+            algorithm, algorithm.schedule, algorithm.transport, link, state, rng
+        )
+        pay(f"round {state.version + 1}")
+        opened = algorithm.transport.open(algorithm.wire, total)
+        state, loss = algorithm.server_round(state, opened, rng.at("server", state.version))
+        link.commit(state)
+        down = clients * sum(state.parts[part].nbytes for part in algorithm.shared)
+        seen(
+            state,
+            Round(state.version, loss, time.perf_counter() - began, clients, 0, sent, down),
+        )
+    return state
+
+
+def gather(
+    job: Job, schedule: Schedule, transport: Transport, link: Link, state: ServerState, rng: Rng
+) -> tuple[Tensor, int, int]:
+    """The sealed sum of one round, the number of clients in it, and the bytes they sent."""
+    total = transport.zero(job.wire)
+    clock = Clock(state.version)
+    ids = schedule.start(clock, rng)
+    link.start(job, ids, state)
+    clock = Clock(state.version, in_flight=len(ids))
+    sent = 0
+    while not schedule.ready(clock):
+        arrival = link.next()
+        weight = schedule.weigh(state.version - arrival.version)
+        weights = torch.full((len(arrival.ids),), weight, device=arrival.messages.device)
+        total = transport.absorb(job.wire, total, arrival.messages, weights)
+        clock = Clock(
+            clock.version, clock.in_flight - len(arrival.ids), clock.arrived + len(arrival.ids)
+        )
+        sent += arrival.bytes_up
+    return total, clock.arrived, sent
+
+
+def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Tensor:
+    """The noisy answer to a one-shot query."""
+    transport = Clear()
+    total, _, _ = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
+    pay(query.what)
+    return query.estimate(transport.open(query.wire, total), rng.at("query", query.what))
+
+
+def learn_balance(
+    algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay
+) -> ServerState:
+    """The state with the class balance, asked of the clients under DP where it is not public."""
+    if algorithm.balance is None or state.balance is not None:
+        return state
+    return state.with_balance(as_probabilities(ask(algorithm.balance, link, state, rng, pay)))

@@ -1,0 +1,102 @@
+"""One-shot private statistics, down the same pipe as training: clip, noise, sum, ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.data.clients import Padded
+from fedsynth.federation.schedule import Everyone
+from fedsynth.privacy.mechanism import Mechanism, Release, Unit, Wire
+from fedsynth.rng import Rng
+
+if TYPE_CHECKING:
+    from fedsynth.federation.state import ServerState
+
+
+@dataclass(frozen=True)
+class Query:
+    """A vector of `dim` numbers from each unit, clipped, summed and noised once.
+
+    For unit "record" the statistic is computed and clipped record by record, then summed at the client.
+    """
+
+    what: str
+    statistic: Callable[[Padded], Tensor]
+    dim: int
+    mechanism: Mechanism
+    clients: int
+    unit: Unit = "client"
+
+    @property
+    def release(self) -> Release | None:
+        """What the answer costs: the mechanism's release, for this unit and under this name."""
+        spent = self.mechanism.release
+        return None if spent is None else replace(spent, what=self.what, unit=self.unit)
+
+    @cached_property
+    def schedule(self) -> Everyone:
+        """All clients answer, once."""
+        return Everyone(self.clients)
+
+    @cached_property
+    def wire(self) -> Wire:
+        """The form of an answer."""
+        return self.mechanism.wire(self.dim)
+
+    def blank(self, state: ServerState) -> dict[str, Tensor]:
+        """Nothing is remembered."""
+        return {}
+
+    def client_round(
+        self,
+        state: ServerState,
+        memory: dict[str, Tensor],
+        data: Padded,
+        ids: np.ndarray,
+        rng: Rng,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The clients' clipped answers."""
+        if self.unit == "client":
+            answers = self.statistic(data)
+            return self.mechanism.privatize(answers, {}, rng.at("privatize"), ids), {}
+        rows = Padded(data.x.flatten(0, 1)[:, None], data.y.reshape(-1, 1), data.mask.reshape(-1, 1))
+        owners = np.repeat(ids, data.mask.shape[1])
+        answers = self.mechanism.privatize(self.statistic(rows), {}, rng.at("privatize"), owners)
+        return answers.reshape(*data.mask.shape, -1).sum(1, dtype=torch.float64), {}
+
+    def estimate(self, total: Tensor, rng: Rng) -> Tensor:
+        """The noisy sum of all answers."""
+        noisy, _ = self.mechanism.estimate(total, 1.0, {}, rng.at("estimate"))
+        return noisy.cpu()
+
+
+@dataclass(frozen=True)
+class LabelShares:
+    """Each client's shares of the classes: a vector in the simplex, so its norm is at most 1."""
+
+    classes: int
+
+    def __call__(self, data: Padded) -> Tensor:
+        """[clients, classes]."""
+        ours = data.y[..., None] == torch.arange(self.classes, device=data.y.device)
+        counts = (ours & data.mask[..., None]).sum(1).to(torch.float32)
+        return counts / counts.sum(1, keepdim=True).clamp(min=1)
+
+
+def as_probabilities(noisy: Tensor, floor: float = 1e-3) -> Tensor:
+    """Class probabilities from noisy counts; none below `floor`, so that no class is lost to noise.
+
+    >>> as_probabilities(torch.tensor([30.0, -2.0, 70.0]))
+    tensor([0.2997, 0.0010, 0.6993])
+    """
+    shares = noisy.to(torch.float32).clamp(min=0)
+    shares = shares / shares.sum().clamp(min=1e-12)
+    shares = shares.clamp(min=floor)
+    return shares / shares.sum()

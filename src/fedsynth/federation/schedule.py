@@ -1,0 +1,169 @@
+"""Who takes part when, and what that sampling is worth: the object that draws the cohort states its amplification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+
+from fedsynth.errors import BadInput
+from fedsynth.privacy.mechanism import Release
+from fedsynth.privacy.sampling import poisson_sample
+from fedsynth.rng import Rng
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where the federation stands: the server's version, and the clients under way and arrived since it."""
+
+    version: int
+    in_flight: int = 0
+    arrived: int = 0
+
+
+class Schedule(Protocol):
+    """Who starts, when the server steps, with which weight, over which denominator."""
+
+    clients: int
+    sampling: str  # "poisson", "fixed" or "none", as the statement names it
+    adjacency: str
+
+    @property
+    def expected(self) -> float:
+        """The expected number of clients a round."""
+        ...
+
+    def start(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """The clients that start now."""
+        ...
+
+    def weigh(self, age: int) -> float:
+        """The weight of an update that started `age` versions ago."""
+        ...
+
+    def ready(self, clock: Clock) -> bool:
+        """Whether the server steps now."""
+        ...
+
+    def denominator(self) -> float:
+        """What the sum is divided by; it must not depend on who took part."""
+        ...
+
+    def amplify(self, release: Release) -> DpEvent:
+        """The cost of one round, given the cost without sampling."""
+        ...
+
+
+class _Synchronous:
+    """One cohort a round; the server steps when all of it has arrived."""
+
+    def weigh(self, age: int) -> float:
+        """All count alike: weights by number of records are not allowed under DP."""
+        return 1.0
+
+    def ready(self, clock: Clock) -> bool:
+        """When nobody is under way."""
+        return clock.in_flight == 0
+
+
+@dataclass(frozen=True)
+class PoissonCohort(_Synchronous):
+    """Each client independently with probability `rate`; the cohort may be empty."""
+
+    clients: int
+    rate: float
+    sampling: str = "poisson"
+    adjacency: str = "add-remove"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise BadInput(
+                f"rate={self.rate}: a Poisson sampling rate lies in (0, 1]; for a fixed cohort set cohort"
+            )
+
+    @property
+    def expected(self) -> float:
+        """The expected cohort, rate × clients."""
+        return self.rate * self.clients
+
+    def start(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """This round's cohort, in ascending order."""
+        return poisson_sample(self.clients, self.rate, rng.at("cohort", clock.version))
+
+    def denominator(self) -> float:
+        """The expected cohort, never the one that turned up."""
+        return self.rate * self.clients
+
+    def amplify(self, release: Release) -> DpEvent:
+        """Poisson sampling amplifies what the server alone sees; against a local adversary it is worth nothing."""
+        if release.trust == "local" or self.rate == 1:
+            return release.event
+        return PoissonSampledDpEvent(self.rate, release.event)
+
+
+@dataclass(frozen=True)
+class FixedCohort(_Synchronous):
+    """`size` clients drawn without replacement; neighbours replace one client, so the sensitivity is twice the clip."""
+
+    clients: int
+    size: int
+    sampling: str = "fixed"
+    adjacency: str = "replace-one"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= self.clients:
+            raise BadInput(
+                f"cohort={self.size}: a fixed cohort has between 1 and all {self.clients} clients"
+            )
+
+    @property
+    def expected(self) -> float:
+        """The cohort's size."""
+        return float(self.size)
+
+    def start(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """This round's cohort, in ascending order; Floyd's algorithm, so it costs its size and no more."""
+        picks = rng.at("cohort", clock.version).uniforms(self.size)
+        chosen: set[int] = set()
+        for step, top in enumerate(range(self.clients - self.size, self.clients)):
+            drawn = min(int((1.0 - picks[step]) * (top + 1)), top)
+            chosen.add(top if drawn in chosen else drawn)
+        return np.array(sorted(chosen), dtype=np.int64)
+
+    def denominator(self) -> float:
+        """The cohort's size."""
+        return float(self.size)
+
+    def amplify(self, release: Release) -> DpEvent:
+        """Sampling without replacement amplifies what the server alone sees."""
+        if release.trust == "local" or self.size == self.clients:
+            return release.event
+        return SampledWithoutReplacementDpEvent(self.clients, self.size, release.event)
+
+
+@dataclass(frozen=True)
+class Everyone(_Synchronous):
+    """All clients every round: no sampling, no amplification."""
+
+    clients: int
+    sampling: str = "none"
+    adjacency: str = "add-remove"
+
+    @property
+    def expected(self) -> float:
+        """All of them."""
+        return float(self.clients)
+
+    def start(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """All of them."""
+        return np.arange(self.clients)
+
+    def denominator(self) -> float:
+        """The number of clients."""
+        return float(self.clients)
+
+    def amplify(self, release: Release) -> DpEvent:
+        """The cost as it is."""
+        return release.event

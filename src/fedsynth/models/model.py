@@ -1,0 +1,123 @@
+"""What a model is: named parts without parameters inside, and named losses that are pure functions of them.
+
+A part's parameters are one flat vector; a `Layout` gives them their names and shapes back. Flat vectors are what
+is stored, optimised, clipped, encrypted and sent; a stack of them, [clients, size], is a cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedsynth.rng import Rng
+
+Params = dict[str, Tensor]
+Batch = dict[str, Tensor]  # x [rows, ...], y [rows] class numbers, weight [rows]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss by name: the noise it needs for each row, and the value above which it is reported as that value."""
+
+    noise: tuple[int, ...]
+    bound: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names and shapes inside a flat vector."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of a module's parameters, which must be all it has: a buffer would leave without noise."""
+        buffers = [name for name, _ in module.named_buffers()]
+        assert not buffers, f"{type(module).__name__} has buffers {buffers}: what is shared must be parameters"
+        named = list(module.named_parameters())
+        return cls(tuple(n for n, _ in named), tuple(tuple(p.shape) for _, p in named))
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers each tensor has."""
+        return [torch.Size(shape).numel() for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """The length of the flat vector."""
+        return sum(self.sizes)
+
+    def split(self, flat: Tensor) -> Params:
+        """Named views of a flat vector [..., size]. One split: its gradient is a single concatenation."""
+        pieces = flat.split(self.sizes, dim=-1)
+        lead = flat.shape[:-1]
+        return {
+            n: p.reshape(*lead, *s) for n, p, s in zip(self.names, pieces, self.shapes, strict=True)
+        }
+
+    def join(self, params: Mapping[str, Tensor]) -> Tensor:
+        """The flat vector of named tensors."""
+        return torch.cat([params[name].reshape(-1) for name in self.names])
+
+
+class Model(Protocol):
+    """Named parts (the unit of sharing) and named losses."""
+
+    @property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """The unit of sharing: for example encoder and decoder. The modules' own parameters are never used."""
+        ...
+
+    @property
+    def objectives(self) -> Mapping[str, Objective]:
+        """The losses that can be trained on."""
+        ...
+
+    def loss(
+        self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor
+    ) -> Tensor:
+        """The loss of a batch, rows weighted by batch["weight"]; pure and safe under vmap."""
+        ...
+
+    def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
+        """One encoded row or image for each label."""
+        ...
+
+
+def layouts(model: Model) -> dict[str, Layout]:
+    """The layout of each part."""
+    return {name: Layout.of(module) for name, module in model.parts.items()}
+
+
+def initialise(model: Model, rng: Rng) -> dict[str, Tensor]:
+    """Fresh public parameters for each part, as flat vectors."""
+    flat = {}
+    for name, module in model.parts.items():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.at("initialise", name).integer())
+            for child in module.modules():
+                if hasattr(child, "reset_parameters"):
+                    child.reset_parameters()
+        flat[name] = Layout.of(module).join(dict(module.named_parameters())).detach().clone()
+    return flat
+
+
+def call(module: nn.Module, params: Params, *inputs: Tensor) -> Any:
+    """Run a part with the given parameters."""
+    return functional_call(module, params, inputs)
+
+
+def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
+    """The mean of `values` [rows] over the rows that count; zero if none does."""
+    return (values * weight).sum() / weight.sum().clamp(min=1e-12)
+
+
+def total_size(model: Model, parts: Iterable[str]) -> int:
+    """How many parameters these parts have together."""
+    return sum(Layout.of(model.parts[part]).size for part in parts)

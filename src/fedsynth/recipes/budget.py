@@ -1,0 +1,115 @@
+"""From a target epsilon to a recipe's noise (or rounds), through the events of the very objects that will run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from fedsynth.errors import BadInput, BudgetExhausted
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.privacy import account
+from fedsynth.recipes.registry import Recipe
+from fedsynth.recipes.task import Task
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the user asked for; `rounds` and `noise_multiplier` are None where fedsynth shall choose."""
+
+    epsilon: float
+    delta: float
+    rounds: int | None = None
+    noise_multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise BadInput(
+                f"epsilon={self.epsilon:g}: a privacy budget is a positive number; use --no-privacy for none"
+            )
+        if not 0 < self.delta < 1:
+            raise BadInput(f"delta={self.delta:g}: expected a number in (0, 1), well below 1 / clients")
+        if self.noise_multiplier is not None and not self.noise_multiplier > 0:
+            raise BadInput(f"noise_multiplier={self.noise_multiplier:g}: expected a positive number")
+        if self.rounds is not None and self.rounds < 1:
+            raise BadInput(f"rounds={self.rounds}: at least one is needed")
+
+
+def once(algorithm: Algorithm) -> list[DpEvent]:
+    """What is released once, before training."""
+    release = None if algorithm.balance is None else algorithm.balance.release
+    return [] if release is None else [release.event]
+
+
+def each_round(algorithm: Algorithm) -> DpEvent:
+    """What each round releases."""
+    return account.compose(
+        [account.repeat(charge.event, charge.release.count) for charge in algorithm.charges()]
+    )
+
+
+def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = ()) -> DpEvent:
+    """All that a whole run releases, with what was paid for before it."""
+    rounds = account.repeat(each_round(algorithm), algorithm.rounds)
+    return account.compose([*paid, *once(algorithm), rounds])
+
+
+def adjacency_of(algorithm: Algorithm) -> str:
+    """The neighbouring relation that the sampling supports."""
+    return algorithm.schedule.adjacency
+
+
+def fit_budget(
+    recipe: Recipe, task: Task, values: Mapping[str, Any], target: Target, paid: Sequence[DpEvent] = ()
+) -> tuple[Algorithm, dict[str, Any]]:
+    """The algorithm that spends at most the target, and its arguments.
+
+    Rounds given (or neither): the noise is calibrated. Noise given: as many rounds as the budget allows. Both:
+    refused unless they fit.
+    """
+    chosen = dict(values)
+    if target.rounds is not None:
+        chosen["rounds"] = target.rounds
+
+    def with_noise(noise: float) -> Algorithm:
+        return recipe.build(task, {**chosen, "noise_multiplier": noise})
+
+    adjacency = adjacency_of(with_noise(1.0))
+    if target.noise_multiplier is None:
+        noise = account.calibrate(
+            lambda z: cost(with_noise(z), paid), target.epsilon, target.delta, adjacency=adjacency
+        )
+        chosen["noise_multiplier"] = noise
+        return with_noise(noise), chosen
+    chosen["noise_multiplier"] = target.noise_multiplier
+    return _with_given_noise(recipe, task, chosen, target, adjacency, paid)
+
+
+def _with_given_noise(
+    recipe: Recipe,
+    task: Task,
+    chosen: dict[str, Any],
+    target: Target,
+    adjacency: str,
+    paid: Sequence[DpEvent],
+) -> tuple[Algorithm, dict[str, Any]]:
+    """As many rounds as the budget allows, or the given ones if they fit."""
+    algorithm = recipe.build(task, chosen)
+    fixed = [*paid, *once(algorithm)]
+    allowed = account.max_rounds(
+        each_round(algorithm), target.epsilon, target.delta, fixed=fixed, adjacency=adjacency
+    )
+    noise = chosen["noise_multiplier"]
+    if target.rounds is not None and target.rounds > allowed:
+        raise BudgetExhausted(
+            f"noise_multiplier={noise:g} allows {allowed} rounds at epsilon {target.epsilon:g}, not "
+            f"{target.rounds}; give one of the two and let the other follow"
+        )
+    if allowed < 1:
+        raise BudgetExhausted(
+            f"noise_multiplier={noise:g}: not even one round fits epsilon {target.epsilon:g}; use more noise"
+        )
+    chosen["rounds"] = target.rounds or allowed
+    return recipe.build(task, chosen), chosen

@@ -1,0 +1,107 @@
+"""The arguments of recipes, in groups that recipes share: what can be set, its default, and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fedsynth.errors import BadInput
+from fedsynth.training.optimizer import SGD, Adam, Optimizer
+
+
+def setting(default: Any, meaning: str, least: float | None = None, most: float | None = None) -> Any:
+    """A field with its meaning, shown by `fedsynth run --help-recipe`, and the range it must lie in."""
+    return field(default=default, metadata={"help": meaning, "least": least, "most": most})
+
+
+def check_ranges(group: Any) -> None:
+    """Refuse the first value outside its range."""
+    for item in fields(group):
+        value, least, most = (
+            getattr(group, item.name),
+            item.metadata.get("least"),
+            item.metadata.get("most"),
+        )
+        values = value if isinstance(value, tuple) else (value,)
+        for number in values:
+            if number is None or isinstance(number, str):
+                continue
+            if (least is not None and number < least) or (most is not None and number > most):
+                span = f"at least {least:g}" if most is None else f"between {least:g} and {most:g}"
+                raise BadInput(f"{item.name}={number}: expected {span} ({item.metadata['help']})")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The autoencoder's size and the weight of its prior."""
+
+    latent: int = setting(16, "numbers in the latent code", 1)
+    hidden: tuple[int, ...] = setting((128,), "hidden layers of the table networks, from the row inwards", 1)
+    width: int = setting(32, "channels of the first convolution, for images", 1)
+    beta: float = setting(1.0, "weight of the KL term", 0.0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a client does in a round."""
+
+    epochs: int = setting(2, "passes over the client's rows in a round", 1)
+    batch_size: int = setting(32, "rows in a batch", 1)
+    learning_rate: float = setting(0.01, "step size at the client", 1e-12)
+    optimizer: str = setting("adam", "adam or sgd")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.optimizer not in ("adam", "sgd"):
+            raise BadInput(f"optimizer={self.optimizer!r}: expected adam or sgd")
+
+    def build(self) -> Optimizer:
+        """The client's optimizer."""
+        rules: dict[str, Any] = {"adam": Adam, "sgd": SGD}
+        return rules[self.optimizer](self.learning_rate)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often the server asks, whom, and what it does with the answer."""
+
+    rounds: int = setting(100, "rounds of training", 1)
+    rate: float = setting(0.1, "chance of each client to take part in a round", 1e-9, 1.0)
+    cohort: int = setting(0, "a fixed number of clients a round instead of a rate (0: use the rate)", 0)
+    momentum: float = setting(0.9, "server momentum", 0.0, 0.9999)
+    server_learning_rate: float = setting(1.0, "server step size", 1e-12)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class ClientPrivacy:
+    """Client-level protection: the clip is the most that one client can move the sum."""
+
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
+    clip: float = setting(1.0, "largest L2 norm of a client's update", 1e-12)
+    balance_share: float = setting(
+        0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
+    )
+    report: float = setting(
+        0.1, "share of the clip that carries the training loss, so that it is private too", 0.001, 0.7
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class RecordPrivacy:
+    """Record-level protection by DP-SGD over all trained parts."""
+
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
+    clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12)
+    balance_share: float = setting(
+        0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
+    )
+    report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)

@@ -1,0 +1,58 @@
+"""What a recipe may know of the data before it reads any: the public schema and the public counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedsynth.data.encode import Block, ImageEncoding, TableEncoding
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Task:
+    """The shape of the data and the numbers that are public: how many clients take part, how many records at least."""
+
+    schema: Schema
+    clients: int
+    records: int | None = None
+    private: bool = True
+
+    @property
+    def kind(self) -> str:
+        """table, image or text."""
+        return self.schema.kind
+
+    @property
+    def classes(self) -> int:
+        """The number of label classes; 0 without a label."""
+        return len(self.schema.classes)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The columns of an encoded row."""
+        return TableEncoding(self.schema).blocks
+
+    @property
+    def width(self) -> int:
+        """The length of an encoded row."""
+        return TableEncoding(self.schema).width
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Channels and side of a square image."""
+        channels, height, width = ImageEncoding(self.schema).shape
+        if height != width or height % 4:
+            raise BadInput(
+                f"images of {height}x{width}: expected squares whose side is a multiple of 4, such as 28 or 32; "
+                "pad or crop them"
+            )
+        return channels, height
+
+    def public_records(self) -> int:
+        """The declared or paid-for number of records."""
+        if self.records is None:
+            raise BadInput(
+                "records: a record-level recipe needs the number of records, declared with --set records=N or paid for"
+            )
+        return self.records

@@ -1,0 +1,187 @@
+"""The autoencoder recipes: what each shares, where each part lives, and who is protected."""
+
+from __future__ import annotations
+
+import math
+
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import LabelShares, Query
+from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Schedule
+from fedsynth.federation.server import Momentum
+from fedsynth.models.model import Model, total_size
+from fedsynth.models.vae import ImageVAE, TableVAE
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.mechanism import Mechanism, Unit
+from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.settings import Architecture, ClientPrivacy, Local, RecordPrivacy, Rounds
+from fedsynth.recipes.task import Task
+from fedsynth.training.plan import Phase
+from fedsynth.training.rule import DPSGD, Epochs, Rule
+
+BOTH = ("encoder", "decoder")
+ALL_SHARED = {"encoder": Home.SHARED, "decoder": Home.SHARED}
+DECODER_SHARED = {"encoder": Home.CLIENT, "decoder": Home.SHARED}
+
+
+def autoencoder(task: Task, architecture: Architecture) -> Model:
+    """The conditional VAE for the task's kind of data."""
+    if task.kind == "table":
+        return TableVAE(
+            task.width,
+            task.blocks,
+            task.classes,
+            architecture.latent,
+            architecture.hidden,
+            architecture.beta,
+        )
+    if task.kind == "image":
+        channels, side = task.image
+        return ImageVAE(
+            channels, side, task.classes, architecture.latent, architecture.width, architecture.beta
+        )
+    raise Incompatible(f"kind={task.kind}: the autoencoder recipes make tables and images")
+
+
+def schedule_of(task: Task, rounds: Rounds) -> Schedule:
+    """Poisson cohorts, or fixed ones if a size was given."""
+    if rounds.cohort:
+        return FixedCohort(task.clients, rounds.cohort)
+    return PoissonCohort(task.clients, rounds.rate)
+
+
+def client_mechanism(task: Task, privacy: ClientPrivacy, dim: int) -> Mechanism:
+    """Central noise on the sum of clipped updates, each carrying its loss in a block of its own."""
+    if not task.private:
+        return NoPrivacy()
+    update = math.sqrt(1 - privacy.report**2)
+    clip = Clip(privacy.clip, ((dim, update), (1, privacy.report)))
+    return CentralGaussian(clip, privacy.noise_multiplier)
+
+
+def balance_query(
+    task: Task, unit: Unit, noise_multiplier: float, rate: float, releases: int, share: float
+) -> Query | None:
+    """Ask for the class balance, at about `share` of what training costs; None where it is public."""
+    if not task.classes or task.schema.label_probabilities is not None:
+        return None
+    what = "class balance"
+    statistic = LabelShares(task.classes)
+    if not task.private:
+        return Query(what, statistic, task.classes, NoPrivacy(), task.clients, unit)
+    noise = max(0.3, noise_multiplier / (rate * math.sqrt(share * releases)))
+    mechanism = CentralGaussian(Clip(1.0), noise)
+    return Query(what, statistic, task.classes, mechanism, task.clients, unit)
+
+
+def _federated(
+    name: str,
+    homes: dict[str, Home],
+    task: Task,
+    architecture: Architecture,
+    local: Local,
+    rounds: Rounds,
+    privacy: ClientPrivacy,
+) -> Algorithm:
+    """Client-level federated training of an autoencoder; the homes of its parts tell the systems apart."""
+    model = autoencoder(task, architecture)
+    schedule = schedule_of(task, rounds)
+    shared = [part for part, home in homes.items() if home is Home.SHARED]
+    rule = Epochs(local.epochs, local.batch_size)
+    return Algorithm(
+        name=name,
+        model=model,
+        homes=homes,
+        plan=(Phase("elbo", BOTH, local.build(), rule),),
+        mechanism=client_mechanism(task, privacy, total_size(model, shared)),
+        schedule=schedule,
+        server=Momentum(rounds.momentum, rounds.server_learning_rate),
+        rounds=rounds.rounds,
+        keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
+        balance=balance_query(
+            task,
+            "client",
+            privacy.noise_multiplier,
+            schedule.expected / task.clients,
+            rounds.rounds,
+            privacy.balance_share,
+        ),
+        report=privacy.report * privacy.clip,
+    )
+
+
+def fvae(
+    task: Task,
+    architecture: Architecture = Architecture(),
+    local: Local = Local(),
+    rounds: Rounds = Rounds(),
+    privacy: ClientPrivacy = ClientPrivacy(),
+) -> Algorithm:
+    """Federated VAE: encoder and decoder are both averaged, under client-level central DP."""
+    return _federated("fvae", ALL_SHARED, task, architecture, local, rounds, privacy)
+
+
+def dpd_fvae(
+    task: Task,
+    architecture: Architecture = Architecture(),
+    local: Local = Local(),
+    rounds: Rounds = Rounds(),
+    privacy: ClientPrivacy = ClientPrivacy(),
+) -> Algorithm:
+    """DPD-fVAE, central (Pfitzner and Arnrich 2022, Algorithm 1): only the decoder leaves, under client-level DP.
+
+    Each client keeps its encoder and that encoder's optimizer state; the decoder's optimizer starts fresh each
+    round. All encoders start from one public initialisation, so that clients speak of the same latent space.
+    The update is theta_n - theta (the paper's algorithm has the sign the other way round and then adds).
+    """
+    return _federated("dpd_fvae", DECODER_SHARED, task, architecture, local, rounds, privacy)
+
+
+def central_vae(
+    task: Task,
+    architecture: Architecture = Architecture(),
+    local: Local = Local(epochs=1, batch_size=256, learning_rate=0.003),
+    rounds: Rounds = Rounds(rounds=20, momentum=0.0),
+    privacy: RecordPrivacy = RecordPrivacy(),
+) -> Algorithm:
+    """A VAE on pooled data: the upper baseline, without DP or with DP-SGD for each record.
+
+    All rows are in one place, so whoever holds them is trusted. A round is `epochs` passes over the data.
+    """
+    model = autoencoder(task, architecture)
+    rule: Rule = Epochs(local.epochs, local.batch_size)
+    rate, steps = 1.0, 1
+    if task.private:
+        records = task.public_records()
+        rate = min(1.0, local.batch_size / records)
+        steps = local.epochs * max(1, round(1 / rate))
+        rule = DPSGD(
+            privacy.clip,
+            privacy.noise_multiplier,
+            rate,
+            steps,
+            expected_batch=rate * records,
+            trust="central",
+            loss_bound=model.objectives["elbo"].bound,
+            report=privacy.report,
+        )
+    return Algorithm(
+        name="central_vae",
+        model=model,
+        homes=ALL_SHARED,
+        plan=(Phase("elbo", BOTH, local.build(), rule),),
+        mechanism=NoPrivacy(),
+        schedule=Everyone(1),
+        server=Momentum(0.0, 1.0),
+        rounds=rounds.rounds,
+        keep=BOTH,
+        balance=balance_query(
+            task,
+            "record",
+            privacy.noise_multiplier,
+            rate,
+            steps * rounds.rounds,
+            privacy.balance_share,
+        ),
+    )

@@ -1,0 +1,223 @@
+"""How a client turns its rows into gradients: which rows make a batch, what is done to their gradients, at what cost.
+
+The rule that draws a batch is the rule that states its privacy cost, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from fedsynth.errors import BadInput
+from fedsynth.models.model import Batch
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.mechanism import Release, Trust
+from fedsynth.privacy.noise import client_noise
+from fedsynth.privacy.sampling import poisson_sample
+from fedsynth.rng import Rng, expand_uniform, subkeys
+
+Trained = dict[str, Tensor]  # part -> flat vectors [clients, size]
+Loss = Callable[[Trained, Trained, Batch, Tensor], Tensor]  # one client: trained, fixed, batch, noise
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one step: index [clients, batch], and which of them count; a client without any sits it out."""
+
+    index: Tensor
+    weight: Tensor
+    step: int
+
+    @property
+    def active(self) -> Tensor:
+        """The clients [clients] that take this step."""
+        return self.weight.any(dim=1)
+
+
+class Rule(Protocol):
+    """Batches, gradients and their cost."""
+
+    @property
+    def release(self) -> Release | None:
+        """What a round costs each client's records; None if nothing is protected here."""
+        ...
+
+    def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
+        """The rows of each step, for clients whose rows are marked in mask [clients, rows]."""
+        ...
+
+    def gradient(
+        self,
+        loss: Loss,
+        trained: Trained,
+        fixed: Trained,
+        batch: Batch,
+        noise: Tensor,
+        ids: np.ndarray,
+        rng: Rng,
+    ) -> tuple[Trained, Tensor]:
+        """Gradients of each part [clients, size], and the loss [clients]."""
+        ...
+
+
+def _in_dims(parts: Trained) -> dict[str, int | None]:
+    """Parts that all clients share have no client axis: they are mapped over as one."""
+    return {name: 0 if flat.dim() == 2 else None for name, flat in parts.items()}
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Plain gradients over shuffled batches, each row once an epoch; a short client has fewer steps."""
+
+    count: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.batch_size < 1:
+            raise BadInput(
+                f"epochs={self.count}, batch_size={self.batch_size}: both must be at least 1"
+            )
+
+    @property
+    def release(self) -> Release | None:
+        """Nothing is protected here: the mechanism protects the whole update."""
+        return None
+
+    def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
+        """A fresh order each epoch, keyed by client and row, so that padding and chunking change nothing."""
+        longest = mask.shape[1]
+        size = min(self.batch_size, longest)
+        per_epoch = -(-longest // self.batch_size)
+        keys = rng.at("order").keys(ids, mask.device)
+        counts = mask.sum(1, keepdim=True)
+        for epoch in range(self.count):
+            shuffled = expand_uniform(subkeys(keys, epoch), (longest,))
+            order = torch.argsort(shuffled.masked_fill(~mask, 2.0), dim=1, stable=True)
+            for number in range(per_epoch):
+                start = number * self.batch_size
+                index = order[:, start : start + size]
+                place = torch.arange(start, start + index.shape[1], device=mask.device)
+                yield Rows(index, place < counts, epoch * 1_000_000 + number)
+
+    def gradient(
+        self,
+        loss: Loss,
+        trained: Trained,
+        fixed: Trained,
+        batch: Batch,
+        noise: Tensor,
+        ids: np.ndarray,
+        rng: Rng,
+    ) -> tuple[Trained, Tensor]:
+        """The gradient of each client's own mean loss."""
+        del ids, rng
+        leaves = {name: flat.detach().requires_grad_() for name, flat in trained.items()}
+        losses = vmap(loss, in_dims=(0, _in_dims(fixed), 0, 0))(leaves, fixed, batch, noise)
+        gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
+        return dict(zip(leaves, gradients, strict=True)), losses.detach()
+
+
+@dataclass(frozen=True)
+class DPSGD:
+    """DP-SGD (Abadi et al. 2016): each record's gradient over all trained parts clipped, summed, noised.
+
+    Batches are true Poisson samples and the denominator is the expected batch size, whoever turned up. The
+    guarantee is for one record, and it holds only if every part that sees the record is among the trained ones,
+    or frozen, or public (a part trained on the same records without noise breaks it).
+    `report` is the share of the clip that carries the loss, so that the loss shown is private too.
+    """
+
+    clip: float
+    noise_multiplier: float
+    rate: float
+    steps: int
+    expected_batch: float
+    trust: Trust = "local"
+    loss_bound: float = 100.0
+    report: float = 0.1
+    chunk: int = 512
+    unit: Literal["record"] = "record"
+
+    @property
+    def release(self) -> Release | None:
+        """One Poisson-sampled Gaussian for each step."""
+        if self.noise_multiplier == 0:
+            return Release("gradients without noise", "record", self.trust, NonPrivateDpEvent())
+        event = PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.noise_multiplier))
+        return Release(
+            "noisy sum of clipped record gradients", "record", self.trust, event, self.steps
+        )
+
+    def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
+        """Each record of each client independently with probability `rate`, at each step."""
+        counts = mask.sum(1).tolist()
+        for step in range(self.steps):
+            streams = (rng.at("batch", int(client), step) for client in ids)
+            drawn = [
+                poisson_sample(n, self.rate, s) for n, s in zip(counts, streams, strict=True)
+            ]
+            longest = max(1, max(len(rows) for rows in drawn))
+            index = torch.zeros(len(ids), longest, dtype=torch.int64)
+            weight = torch.zeros(len(ids), longest, dtype=torch.bool)
+            for client, rows in enumerate(drawn):
+                index[client, : len(rows)] = torch.from_numpy(rows)
+                weight[client, : len(rows)] = True
+            yield Rows(index.to(mask.device), weight.to(mask.device), step)
+
+    def gradient(
+        self,
+        loss: Loss,
+        trained: Trained,
+        fixed: Trained,
+        batch: Batch,
+        noise: Tensor,
+        ids: np.ndarray,
+        rng: Rng,
+    ) -> tuple[Trained, Tensor]:
+        """The noisy sum of clipped per-record gradients over the expected batch size, and the noisy loss."""
+        sizes = [flat.shape[-1] for flat in trained.values()]
+        clip = self._clip(sum(sizes))
+        width = sum(sizes) + 1
+        rows = batch["weight"].shape[1]
+        total = torch.zeros(len(ids), width, dtype=torch.float64, device=noise.device)
+        for start in range(0, rows, self.chunk):
+            part = slice(start, start + self.chunk)
+            piece = {name: value[:, part] for name, value in batch.items()}
+            total += self._clipped_sum(loss, trained, fixed, piece, noise[:, part], clip)
+        drawn = client_noise(
+            ids, width, self.noise_multiplier * clip.bound, clip.step, rng.at("noise")
+        )
+        mean = (total + drawn.to(total)) / self.expected_batch
+        pieces = mean[:, :-1].to(noise.dtype).split(sizes, dim=1)
+        losses = mean[:, -1] / (self.report * self.clip) * self.loss_bound
+        return dict(zip(trained, pieces, strict=True)), losses.to(noise.dtype)
+
+    def _clip(self, size: int) -> Clip:
+        return Clip(self.clip, ((size, (1 - self.report**2) ** 0.5), (1, self.report)))
+
+    def _clipped_sum(
+        self,
+        loss: Loss,
+        trained: Trained,
+        fixed: Trained,
+        batch: Batch,
+        noise: Tensor,
+        clip: Clip,
+    ) -> Tensor:
+        """The sum over one chunk of rows of [clipped gradient, clipped loss], [clients, size + 1]."""
+        alone = {name: value.unsqueeze(2) for name, value in batch.items() if name != "weight"}
+        alone["weight"] = torch.ones_like(alone["y"], dtype=noise.dtype)
+        over_rows = vmap(grad_and_value(loss), in_dims=(None, None, 0, 0))
+        over_clients = vmap(over_rows, in_dims=(0, _in_dims(fixed), 0, 0))
+        gradients, losses = over_clients(trained, fixed, alone, noise.unsqueeze(2))
+        reported = losses.clamp(0, self.loss_bound) / self.loss_bound * self.report * self.clip
+        rows = torch.cat([*gradients.values(), reported.unsqueeze(-1)], dim=-1)
+        flat = clip.apply_on_grid(rows.flatten(0, 1)).reshape(rows.shape)
+        return (flat * batch["weight"].unsqueeze(-1)).sum(1, dtype=torch.float64)

@@ -110,7 +110,7 @@ def _problems(file: Path, schema: Schema) -> list[str]:
 def _described(column: Column) -> str:
     """A column in a line: its name, type and values."""
     if column.numeric:
-        values = f"{column.bounds[0]:g} to {column.bounds[1]:g}"
+        values = f"{column.bounds[0]:.10g} to {column.bounds[1]:.10g}"
     else:
         more = f", ... ({len(column.labels)})" if len(column.labels) > 6 else ""
         values = ", ".join(column.labels[:6]) + more

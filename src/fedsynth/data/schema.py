@@ -121,6 +121,8 @@ class Schema:
         known = [item.name for item in fields(Schema)]
         problems = [f"unknown key {key!r}, {nearest(str(key), known)}" for key in written if key not in known]
         arguments = {key: value for key, value in written.items() if key in known}
+        if not isinstance(arguments.get("provenance", {}), Mapping):
+            problems.append(f"'provenance' must be an object, not {arguments.pop('provenance')!r}")
         columns, found = _read_columns(arguments)
         problems += found
         for key in ("label_probabilities", "vocabulary"):
@@ -149,13 +151,20 @@ class Schema:
     def save(self, path: Path | str) -> None:
         """Write schema.json, whole or not at all."""
         with replacing(path) as temporary:
-            temporary.write_text(
-                json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+            temporary.write_text(_written(self.to_dict()), encoding="utf-8")
+
+
+def _written(schema: dict[str, Any]) -> str:
+    """JSON with a line for each column, as a person would review it."""
+    parts = {key: json.dumps(value, ensure_ascii=False) for key, value in schema.items()}
+    if "columns" in schema:
+        lines = [json.dumps(column, ensure_ascii=False) for column in schema["columns"]]
+        parts["columns"] = "[\n  " + ",\n  ".join(lines) + "]"
+    return "{" + ",\n ".join(f'"{key}": {value}' for key, value in parts.items()) + "}\n"
 
 
 def _read_columns(arguments: dict[str, Any]) -> tuple[tuple[Column, ...], list[str]]:
-    """The columns that can be read, and what is wrong with the others."""
+    """The columns, and what is wrong with those that cannot be read."""
     listed = arguments.get("columns", [])
     if not isinstance(listed, list | tuple):
         return (), [f"'columns' must be a list of columns, not {listed!r}"]
@@ -168,16 +177,21 @@ def _read_columns(arguments: dict[str, Any]) -> tuple[tuple[Column, ...], list[s
             columns.append(Column.from_dict(item))
         except BadInput as error:
             problems.append(str(error))
+            # A stand-in, so that the rest can be checked without calling this column unknown.
+            columns.append(
+                Column(str(item.get("name")) if isinstance(item, Mapping) else repr(item), "binary")
+            )
     return tuple(columns), problems
 
 
 def _build(arguments: dict[str, Any], problems: list[str]) -> Schema:
     """The schema, or one error with the problems so far and those that only the whole shows."""
+    if problems:
+        arguments.pop("label_probabilities", None)  # cannot be judged without knowing the classes
     try:
         schema = Schema(**arguments)
     except BadInput as error:
-        # A column that could not be read would be reported a second time as one that does not exist.
-        raise BadInput("; ".join(problems or [str(error)])) from None
+        raise BadInput("; ".join([*problems, str(error)])) from None
     if problems:
         raise BadInput("; ".join(problems))
     return schema
@@ -255,6 +269,8 @@ def _probability_problems(schema: Schema) -> list[str]:
     given = schema.label_probabilities
     if given is None:
         return []
+    if not isinstance(given, tuple):
+        return [f"label_probabilities {given!r}: expected a list with a number for each class"]
     if len(given) != len(schema.classes):
         return [f"label_probabilities: {len(given)} numbers for {len(schema.classes)} classes"]
     numbers = all(isinstance(share, int | float) and share >= 0 for share in given)

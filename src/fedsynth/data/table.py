@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -15,6 +17,9 @@ from fedsynth.errors import BadInput, nearest
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 # "None" and "?" are not here: they are often a category. A category of the schema is never missing.
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")
+_AS_WRITTEN: dict[str, Any] = {
+    "keep_default_na": False, "encoding": "utf-8", "low_memory": False, "index_col": False,
+}  # fmt: skip
 
 
 def read_table(path: Path | str, schema: Schema | None = None) -> pd.DataFrame:
@@ -32,7 +37,7 @@ def read_table(path: Path | str, schema: Schema | None = None) -> pd.DataFrame:
         raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it again as UTF-8") from None
     except pd.errors.EmptyDataError:
         raise BadInput(f"{source}: is empty; expected a first line with the names of the columns") from None
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, pd.errors.ParserWarning) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BadInput(f"{source}: cannot be read as {extension} ({reason}); check the file") from None
     if not len(frame):
@@ -123,15 +128,9 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     )
     absent = {name: [text for text in MISSING_TEXTS if text not in words.get(name, ())] for name in names}
     types = {name: "str" for name in names if name in words or (schema is not None and name == schema.client)}
-    return pd.read_csv(
-        path,
-        dtype=types,
-        na_values=absent,
-        keep_default_na=False,
-        encoding="utf-8",
-        low_memory=False,
-        index_col=False,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header: else cut off
+        return pd.read_csv(path, dtype=types, na_values=absent, **_AS_WRITTEN)
 
 
 def _header(path: Path) -> list[str]:

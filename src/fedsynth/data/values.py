@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,18 +54,33 @@ def as_text(value: Any, categories: tuple[str, ...] = ()) -> str:
 
 
 def places(texts: np.ndarray | pd.Series, categories: tuple[str, ...]) -> np.ndarray:
-    """Where each value stands in the list of categories, int64; -1 if missing, -2 if not in the list."""
+    """Where each value stands in the list of categories, int64; -1 if missing, -2 if not in the list.
+
+    >>> places(np.array(["b", "a", None, "c"], dtype=object), ("a", "b")).tolist()
+    [1, 0, -1, -2]
+    """
     codes, distinct = pd.factorize(np.asarray(texts, dtype=object))
-    known: Mapping[str, int] = {category: place for place, category in enumerate(categories)}
-    found = [_place(value, categories, known) for value in distinct]
+    known = {category: place for place, category in enumerate(categories)}
+    # "1.0" and "TRUE" in a file mean "1" and "true", unless these spellings are categories themselves.
+    loose = {_spelling(category, categories): place for place, category in enumerate(categories)}
+    found = []
+    for value in distinct:
+        text = as_text(value, categories)
+        found.append(known[text] if text in known else loose.get(_spelling(text, categories), -2))
     return np.array([*found, -1], dtype=np.int64)[codes]
 
 
-def _place(value: Any, categories: tuple[str, ...], known: Mapping[str, int]) -> int:
-    text = as_text(value, categories)
-    if text not in known and categories == ("0", "1"):  # a binary column read as text from a file
-        text = {"false": "0", "true": "1"}.get(text.lower(), text)
-    return known.get(text, -2)
+def _spelling(text: str, categories: tuple[str, ...]) -> str:
+    """One spelling for all ways to write a number or a truth value; codes such as '007' stay as they are."""
+    if text.lower() in ("true", "false"):
+        return as_text(text.lower() == "true", categories).lower()
+    plain = text.lstrip("+-")
+    if not plain[:1].isdigit() or (plain[:1] == "0" and plain[1:2].isdigit()):
+        return text
+    try:
+        return as_text(float(text))
+    except ValueError:
+        return text
 
 
 def _places(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.ndarray, list[str]]:

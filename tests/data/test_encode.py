@@ -1,0 +1,212 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsynth.data.encode import Block, ImageEncoding, TableEncoding, numbers_at, positions
+from fedsynth.data.schema import Column, Schema
+from fedsynth.errors import BadInput
+
+TEXTS = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=6)
+SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+
+@st.composite
+def columns(draw, name):
+    kind = draw(st.sampled_from(["categorical", "ordinal", "binary", "integer", "continuous"]))
+    missing = draw(st.booleans())
+    if kind in ("categorical", "ordinal"):
+        categories = tuple(draw(st.lists(TEXTS, min_size=1, max_size=8, unique=True)))
+        return Column(name, kind, categories=categories, missing=missing)
+    if kind == "binary":
+        return Column(name, kind, missing=missing)
+    scale, bins = draw(st.sampled_from(["linear", "log"])), draw(st.one_of(st.none(), st.integers(1, 50)))
+    low = draw(st.integers(-1000, 1000))
+    high = low + draw(st.sampled_from([1, 5, 40, 1000, 1_000_000]))
+    return Column(name, kind, min=low, max=high, missing=missing, scale=scale, bins=bins)
+
+
+def values_of(column):
+    if column.type == "integer":
+        value = st.integers(int(column.min), int(column.max))
+    elif column.type == "continuous":
+        value = st.floats(column.min, column.max)
+    else:
+        value = st.sampled_from(column.labels)
+    return st.one_of(st.none(), value) if column.missing else value
+
+
+@st.composite
+def tables(draw):
+    made = tuple(draw(columns(f"column {number}")) for number in range(draw(st.integers(1, 4))))
+    rows = draw(st.integers(1, 6))
+    data = {
+        c.name: pd.Series(draw(st.lists(values_of(c), min_size=rows, max_size=rows)), dtype=object)
+        for c in made
+    }
+    return Schema(columns=made), pd.DataFrame(data)
+
+
+@SETTINGS
+@given(tables())
+def test_a_decoded_row_is_the_row_that_was_encoded(table):
+    schema, frame = table
+    encoding = TableEncoding(schema)
+    back = encoding.decode(*encoding.encode(frame))
+    assert list(back.columns) == list(frame.columns)
+    for column in schema.columns:
+        was, is_ = frame[column.name], back[column.name]
+        assert was.isna().tolist() == is_.isna().tolist()
+        kept = ~was.isna()
+        if column.type == "continuous":
+            # float32 positions: relative to the range, and to the slope of the scale
+            tolerance = 2e-6 * (column.max - column.min + 1)
+            assert np.allclose(is_[kept].astype(float), was[kept].astype(float), rtol=0, atol=tolerance)
+        else:
+            assert is_[kept].tolist() == was[kept].tolist()
+
+
+@SETTINGS
+@given(tables())
+def test_each_block_is_one_hot_with_a_position_in_its_bin(table):
+    schema, frame = table
+    encoding = TableEncoding(schema)
+    x, _ = encoding.encode(frame)
+    assert x.shape == (len(frame), encoding.width) and x.dtype == torch.float32
+    for block in encoding.blocks:
+        entries = x[:, block.start : block.start + block.size]
+        assert (entries.sum(1) == 1).all() and ((entries == 0) | (entries == 1)).all()
+        if block.ordered:
+            position, bin_ = x[:, block.place].double(), entries.argmax(1)
+            present = bin_ < block.bins
+            below, above = bin_[present] / block.bins, (bin_[present] + 1) / block.bins
+            assert (position[present] >= below - 1e-6).all() and (position[present] <= above + 1e-6).all()
+
+
+@SETTINGS
+@given(tables(), st.integers(0, 2**31))
+def test_whatever_a_model_makes_decodes_to_rows_that_fit_the_schema(table, seed):
+    schema, _ = table
+    encoding = TableEncoding(schema)
+    x = torch.randn(20, encoding.width, generator=torch.Generator().manual_seed(seed))
+    encoding.encode(encoding.decode(x))
+
+
+@pytest.mark.parametrize(("scale", "values"), [("linear", 2**23), ("log", 2**20), ("log", 100_000)])
+def test_the_longest_integer_range_round_trips_through_float32(scale, values):
+    column = Column("a", "integer", min=-7, max=values - 8, scale=scale)
+    rng = np.random.default_rng(0)
+    numbers = np.unique(
+        np.r_[-7:1000, values - 1000 : values - 7, rng.integers(0, values - 7, 10_000)]
+    ).astype(float)
+    at = positions(column, numbers).astype(np.float32)
+    assert (numbers_at(column, at) == numbers).all()
+
+
+def test_a_log_scale_gives_small_amounts_a_bin_of_their_own():
+    schema = Schema(columns=(Column("gain", "integer", min=0, max=99_999, scale="log"),))
+    x, _ = TableEncoding(schema).encode(pd.DataFrame({"gain": [0, 1, 2, 3, 7298, 99_999]}))
+    assert x[:, :32].argmax(1).tolist()[-1] == 31
+    assert len(set(x[:, :32].argmax(1).tolist())) == 6
+
+
+def test_an_integer_column_has_no_more_bins_than_values():
+    wide = Schema(columns=(Column("a", "integer", min=0, max=4), Column("b", "integer", min=0, max=99)))
+    assert [block.bins for block in TableEncoding(wide).blocks] == [5, 32]
+
+
+def test_missing_has_the_last_entry_and_a_neutral_position():
+    schema = Schema(columns=(Column("a", "integer", min=0, max=2, missing=True),))
+    encoding = TableEncoding(schema)
+    assert encoding.blocks == (Block("a", start=0, bins=3, missing=True, ordered=True),)
+    x, _ = encoding.encode(pd.DataFrame({"a": [None]}))
+    assert x.tolist() == [[0, 0, 0, 1, 0.5]]
+
+
+def test_the_label_becomes_y_and_is_no_part_of_x():
+    columns_ = (Column("a", "binary"), Column("grade", "integer", min=2, max=4))
+    encoding = TableEncoding(Schema(columns=columns_, label="grade"))
+    x, y = encoding.encode(pd.DataFrame({"grade": [4, 2], "a": [0, 1]}))
+    assert (encoding.width, encoding.classes, y.tolist()) == (2, 3, [2, 0])
+    assert encoding.decode(x, y)["grade"].tolist() == [4, 2]
+
+
+def test_without_a_label_there_is_one_class():
+    encoding = TableEncoding(Schema(columns=(Column("a", "binary"),)))
+    _, y = encoding.encode(pd.DataFrame({"a": [0, 1]}))
+    assert (encoding.classes, y.tolist()) == (1, [0, 0])
+
+
+def test_decoded_columns_have_proper_types_and_the_schema_s_order():
+    made = (
+        Column("b", "continuous", min=0, max=1, decimals=1, missing=True),
+        Column("a", "integer", min=0, max=9, missing=True),
+        Column("c", "categorical", categories=("x", "y"), missing=True),
+    )
+    encoding = TableEncoding(Schema(columns=made))
+    frame = pd.DataFrame({"a": [3, None], "c": [None, "y"], "b": [0.26, None]})
+    back = encoding.decode(*encoding.encode(frame))
+    assert {name: str(kind) for name, kind in back.dtypes.items()} == {
+        "b": "float64",
+        "a": "Int64",
+        "c": "str",
+    }
+    assert back["b"].tolist()[0] == 0.3
+
+
+def test_everything_that_does_not_fit_is_told_in_one_error():
+    made = (Column("a", "integer", min=0, max=9), Column("c", "categorical", categories=("x", "y")))
+    with pytest.raises(BadInput) as refused:
+        TableEncoding(Schema(columns=made)).encode(pd.DataFrame({"a": [12], "c": ["z"]}))
+    assert "column 'a': 1 of 1 rows" in str(refused.value) and "'z'" in str(refused.value)
+
+
+def test_a_diverged_generator_is_refused_in_words():
+    encoding = TableEncoding(Schema(columns=(Column("a", "binary"),)))
+    with pytest.raises(BadInput, match="diverged"):
+        encoding.decode(torch.full((1, 2), torch.nan))
+
+
+def test_rows_alone_never_change_the_encoding():
+    schema = Schema(columns=(Column("a", "continuous", min=0, max=10),))
+    together, _ = TableEncoding(schema).encode(pd.DataFrame({"a": [1.0, 9.0]}))
+    alone, _ = TableEncoding(schema).encode(pd.DataFrame({"a": [1.0]}))
+    assert torch.equal(together[:1], alone)
+
+
+def image_schema(channels):
+    label = Column("kind", "categorical", categories=("cat", "dog"))
+    return Schema(kind="image", height=2, width=3, channels=channels, columns=(label,), label="kind")
+
+
+@pytest.mark.parametrize(("channels", "shape"), [(1, (5, 2, 3)), (3, (5, 2, 3, 3))])
+def test_images_and_labels_come_back_from_their_encoding(channels, shape):
+    images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    labels = np.array(["cat", "dog", "dog", "cat", "cat"])
+    encoding = ImageEncoding(image_schema(channels))
+    x, y = encoding.encode(images, labels)
+    assert x.shape == (5, *encoding.shape) and x.dtype == torch.uint8 and y.dtype == torch.int64
+    for form in (x, x / 255):
+        back, names = encoding.decode(form, y)
+        assert np.array_equal(back, images) and np.array_equal(names, labels)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "told"),
+    [
+        (np.zeros((1, 3, 3), np.uint8), ["cat"], r"shape \(3, 3\)"),
+        (np.zeros((1, 2, 3)), ["cat"], "float64"),
+        (np.zeros((1, 2, 3), np.uint8), None, "no labels"),
+        (np.zeros((1, 2, 3), np.uint8), ["cow"], "'cow'"),
+    ],
+)
+def test_images_that_do_not_fit_are_refused(images, labels, told):
+    with pytest.raises(BadInput, match=told):
+        ImageEncoding(image_schema(1)).encode(images, labels)
+
+
+def test_an_encoding_refuses_a_schema_of_another_kind():
+    with pytest.raises(BadInput, match="expected kind 'table'"):
+        TableEncoding(image_schema(1))

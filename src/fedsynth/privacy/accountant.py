@@ -70,8 +70,12 @@ def answer(
     precision: float = FINE,
 ) -> Answer:
     """What the event costs at `delta`, and who says so; a coarser precision is faster and never lower."""
+    return answer_steps(steps_of(event, adjacency), delta, accountant=accountant, precision=precision)
+
+
+def answer_steps(steps: Counted, delta: float, *, accountant: str = "pld", precision: float = FINE) -> Answer:
+    """The same for steps, which may come from releases under different adjacencies."""
     check(delta, accountant)
-    steps = steps_of(event, adjacency)
     if any(not step.private for step, _ in steps):
         return Answer(math.inf, accountant)
     if not steps:

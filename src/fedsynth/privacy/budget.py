@@ -1,0 +1,180 @@
+"""A policy that no run can exceed: the most that may ever be spent on one data set, over all runs.
+
+```toml
+[budget]            # or [budget.NAME], one for each data set
+epsilon = 3.0
+delta = 1e-6
+unit = "record"
+```
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from dp_accounting import DpEvent
+
+from fedsynth.errors import BadInput, BudgetExhausted, nearest
+from fedsynth.privacy.accountant import ACCOUNTANTS
+from fedsynth.privacy.events import compose, flatten
+from fedsynth.privacy.ledger import Entry, Ledger, Line
+from fedsynth.privacy.mechanism import Trust, Unit
+from fedsynth.privacy.pairs import ADJACENCIES
+
+_SLACK = 1e-9  # a budget of 3 allows what costs 3
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that the releases on one ledger may cost together.
+
+    >>> from dp_accounting import GaussianDpEvent
+    >>> Budget(epsilon=1.0, delta=1e-5).check(Ledger(None), GaussianDpEvent(1.0))
+    Traceback (most recent call last):
+    fedsynth.errors.BudgetExhausted: release: it would bring the total to epsilon 4.3772 ...
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit = "client"
+    adjacency: str = "add-remove"
+    accountant: str = "pld"
+    _approved: dict[str, dict[str, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise BadInput(f"budget epsilon={self.epsilon}: expected a number above 0")
+        if not 0 <= self.delta < 1:
+            raise BadInput(f"budget delta={self.delta}: expected a number in [0, 1), well below 1 / clients")
+        for name, known in (("unit", ("client", "record")), ("adjacency", ADJACENCIES)):
+            if getattr(self, name) not in known:
+                raise BadInput(
+                    f"budget {name}={getattr(self, name)!r}; {nearest(getattr(self, name), known)}"
+                )
+        if self.accountant not in ACCOUNTANTS:
+            raise BadInput(f"budget accountant={self.accountant!r}; {nearest(self.accountant, ACCOUNTANTS)}")
+
+    @classmethod
+    def load(cls, path: Path | str, data_set: str | None = None) -> Self:
+        """The budget in a TOML or JSON file; `data_set` names one of several."""
+        path = Path(path)
+        return cls(**_fields(_table(_parsed(path), path, data_set), path))
+
+    def check(self, ledger: Ledger, event: DpEvent, count: int = 1, **where: Any) -> None:
+        """Refuse the next release if everything on the ledger and it together would exceed the budget."""
+        where.setdefault("what", "release")
+        where.setdefault("unit", self.unit)
+        self.check_all(ledger, [Entry(event, count=count, **where)])
+
+    def check_all(self, ledger: Ledger, entries: Sequence[Entry]) -> None:
+        """The same for releases that leave together.
+
+        A whole run can be checked before its first round; its rounds are then let through at once.
+        """
+        wanted = _counts([*ledger.lines(), *entries])
+        if self._covers(wanted):
+            return
+        spent = ledger.epsilon(
+            self.delta,
+            adjacency=self.adjacency,
+            accountant=self.accountant,
+            unit=self.unit,
+            following=entries,
+        )
+        if spent > self.epsilon * (1 + _SLACK):
+            raise BudgetExhausted(
+                f"{entries[0].what}: it would bring the total to epsilon {spent:.5g} at delta {self.delta:g} "
+                f"({self.unit}, {self.adjacency}), over the budget of {self.epsilon:g}; nothing was "
+                "released. Use more noise, fewer rounds, or ask the owner of the data for a larger budget"
+            )
+        self._approved.clear()
+        self._approved.update(wanted)
+
+    def spend(
+        self,
+        ledger: Ledger,
+        event: DpEvent,
+        *,
+        what: str,
+        holder: str = "server",
+        unit: Unit = "client",
+        trust: Trust = "central",
+        count: int = 1,
+        run: str = "",
+    ) -> Line:
+        """Check and write in one step, so that two runs on one ledger cannot both take the last of it."""
+        return self.spend_all(ledger, [Entry(event, what, holder, unit, trust, count, run)])[0]
+
+    def spend_all(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Line]:
+        """The same for releases that leave together: all are written, or none."""
+        with ledger.locked():
+            self.check_all(ledger, entries)
+            return ledger.append_all(entries)
+
+    def left(self, ledger: Ledger) -> float:
+        """Epsilon not yet spent; costs of later releases do not simply add up to it."""
+        spent = ledger.epsilon(
+            self.delta, adjacency=self.adjacency, accountant=self.accountant, unit=self.unit
+        )
+        return max(0.0, self.epsilon - spent)
+
+    def _covers(self, wanted: dict[str, dict[str, int]]) -> bool:
+        """True if an approved set of releases holds all of these."""
+        return bool(self._approved) and all(
+            count <= self._approved.get(holder, {}).get(key, 0)
+            for holder, counts in wanted.items()
+            for key, count in counts.items()
+        )
+
+
+def _counts(lines: Sequence[Line | Entry]) -> dict[str, dict[str, int]]:
+    """How often each release happened, by holder."""
+    by_holder: dict[str, list[Line | Entry]] = {}
+    for line in lines:
+        by_holder.setdefault(f"{line.holder} {line.unit}", []).append(line)
+    return {
+        holder: {repr(leaf): count for leaf, count in flatten(compose(line.cost for line in group))}
+        for holder, group in by_holder.items()
+    }
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadInput(f"budget file {path} does not exist; write one with epsilon, delta and unit")
+    try:
+        text = path.read_text()
+        return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise BadInput(f"budget file {path} cannot be read: {error}; expected TOML or JSON") from error
+
+
+def _table(data: Mapping[str, Any], path: Path, data_set: str | None) -> Mapping[str, Any]:
+    data = data.get("budget", data)
+    if data_set is not None and data_set in data:
+        return data[data_set]
+    named = {name for name, value in data.items() if isinstance(value, Mapping)}
+    if named and "epsilon" not in data:
+        raise BadInput(
+            f"budget file {path} has no budget for data set {data_set!r}; {nearest(str(data_set), named)}"
+        )
+    return {name: value for name, value in data.items() if name not in named}
+
+
+def _fields(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    known = [item.name for item in fields(Budget) if item.init]
+    problems = [f"{name!r} is not known, {nearest(name, known)}" for name in table if name not in known]
+    problems += [f"{name!r} is missing" for name in ("epsilon", "delta") if name not in table]
+    numbers = [name for name in ("epsilon", "delta") if name in table]
+    problems += [f"{name}={table[name]!r} is not a number" for name in numbers if not _number(table[name])]
+    if problems:
+        raise BadInput(f"budget file {path}: {'; '.join(problems)}")
+    return dict(table)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

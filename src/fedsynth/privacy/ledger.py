@@ -1,0 +1,276 @@
+"""Who was told what about whose data: an append-only record, durable before each release leaves.
+
+A crash may count a release that never left; it never forgets one that did. Local mechanisms write one line
+for each client that sent something, and the cost is that of the client who spent most, never an average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent, NoOpDpEvent
+
+from fedsynth.errors import BadInput, NotPrivate
+from fedsynth.privacy import chain
+from fedsynth.privacy.accountant import Answer, Counted, answer_steps
+from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat
+from fedsynth.privacy.mechanism import Trust, Unit
+from fedsynth.privacy.pairs import Step, steps_of
+
+EVERYONE = ("server", "client")  # holders whose lines concern every client; other names are one client's own
+_OPEN = Step(private=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A release about to leave: what it is, whom it concerns, and its cost for one use."""
+
+    event: DpEvent
+    what: str
+    holder: str = "server"
+    unit: Unit = "client"
+    trust: Trust = "central"
+    count: int = 1
+    run: str = ""
+
+    @property
+    def cost(self) -> DpEvent:
+        """The release as often as it happens, as one event."""
+        return repeat(self.event, self.count)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger, as written."""
+
+    index: int
+    time: str
+    previous: str
+    hash: str
+    holder: str
+    unit: Unit
+    trust: Trust
+    event: dict[str, Any]
+    count: int
+    what: str
+    run: str
+
+    @property
+    def cost(self) -> DpEvent:
+        """What the line stands for, as one event."""
+        return repeat(event_from_json(self.event), self.count)
+
+
+class Ledger:
+    """The lines in one file, or in memory for a run without a folder (`path=None`).
+
+    >>> from dp_accounting import GaussianDpEvent
+    >>> ledger = Ledger(None)
+    >>> ledger.append(GaussianDpEvent(10.0), what="round 1").index
+    0
+    >>> round(ledger.epsilon(1e-5), 3), ledger.verify()
+    (0.341, [])
+    """
+
+    def __init__(self, path: Path | str | None) -> None:
+        self.path = None if path is None else Path(path)
+        self._lines: list[dict[str, Any]] = []
+        self._size = 0
+        self._depth = 0
+
+    def append(
+        self,
+        event: DpEvent,
+        *,
+        what: str,
+        holder: str = "server",
+        unit: Unit = "client",
+        trust: Trust = "central",
+        count: int = 1,
+        run: str = "",
+    ) -> Line:
+        """Write one release down; once this returns the line is on disk, and the release may leave."""
+        return self.append_all([Entry(event, what, holder, unit, trust, count, run)])[0]
+
+    def append_all(self, entries: Sequence[Entry]) -> list[Line]:
+        """Write several releases with one wait for the disk, for example a round of many local clients."""
+        with self.locked():
+            self._refresh()
+            fresh: list[dict[str, Any]] = []
+            previous = self._last_hash
+            for entry in entries:
+                fresh.append(chain.link(_plain(entry), len(self._lines) + len(fresh), previous))
+                previous = fresh[-1]["hash"]
+            self._write(fresh)
+            return [_line(line) for line in fresh]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the ledger so that a look at it and the next line belong together; may be nested."""
+        if self.path is None or self._depth:
+            yield
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with chain.exclusive(self.path):
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+
+    def lines(self) -> list[Line]:
+        """Every line so far, also those that other runs wrote; refuses a ledger that somebody changed."""
+        self._look()
+        return [_line(line) for line in self._lines]
+
+    def verify(self) -> list[str]:
+        """What is wrong with the ledger, in sentences; empty if nothing is.
+
+        Finds changed and reordered lines and lines cut from the middle by the chain, a cut tail by the file
+        beside it. Somebody who rewrites both files is not found: keep the last hash elsewhere as well.
+        """
+        if self.path is None:
+            return chain.check(self._lines)
+        contents = chain.read(self.path)
+        return [*contents.problems, *chain.check_head(self.path, contents.lines)]
+
+    def composed(self, holder: str | None = None, unit: str | None = None) -> DpEvent:
+        """All releases as one event, over all runs; of one holder or one unit if named."""
+        return compose(line.cost for line in self.lines() if _matches(line, holder, unit))
+
+    def epsilon(
+        self,
+        delta: float,
+        *,
+        adjacency: str = "add-remove",
+        accountant: str = "pld",
+        unit: str | None = None,
+        following: Sequence[Entry] = (),
+    ) -> float:
+        """What the releases cost whoever is worst off; `following` are counted as if already written."""
+        found = self.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit, following=following)
+        return found.epsilon
+
+    def answer(
+        self,
+        delta: float,
+        *,
+        adjacency: str = "add-remove",
+        accountant: str = "pld",
+        unit: str | None = None,
+        following: Sequence[Entry] = (),
+    ) -> Answer:
+        """Epsilon of whoever is worst off, and the accountant that gave it."""
+        lines = [*self.lines(), *(_line(chain.link(_plain(entry), -1, "")) for entry in following)]
+        unit = unit or _only_unit(lines)
+        answers = [
+            answer_steps(_steps(group, unit, adjacency), delta, accountant=accountant)
+            for group in _exposures(lines)
+        ]
+        return max(answers, key=lambda found: found.epsilon)
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line, worth keeping elsewhere."""
+        self._look()
+        return self._last_hash
+
+    @property
+    def _last_hash(self) -> str:
+        return str(self._lines[-1]["hash"]) if self._lines else chain.FIRST
+
+    def _write(self, fresh: list[dict[str, Any]]) -> None:
+        if self.path is not None:
+            self._size += chain.write_lines(self.path, fresh)
+        self._lines.extend(fresh)
+        if self.path is not None:
+            chain.write_head(self.path, len(self._lines), self._last_hash)
+
+    def _look(self) -> None:
+        """Read what is new without writing; an unfinished last line does not count: nothing left."""
+        if self.path is None or (self.path.exists() and self.path.stat().st_size == self._size):
+            return
+        contents = chain.read(self.path)
+        problems = [*contents.problems, *chain.check_head(self.path, contents.lines)]
+        if problems:
+            raise NotPrivate(
+                f"ledger {self.path} cannot be trusted: {problems[0]}; see `fedsynth ledger verify`, and "
+                "restore it from a copy before anything else is released"
+            )
+        self._lines, self._size = list(contents.lines), contents.size
+
+    def _refresh(self) -> None:
+        """Read what is new and mend the traces of a crash; only under the lock."""
+        self._look()
+        if self.path is None or not self.path.exists() or self.path.stat().st_size == self._size:
+            return
+        contents = chain.read(self.path)
+        if chain.finish_torn(self.path, contents, len(self._lines), self._last_hash):
+            self._look()
+            return
+        what = f"repair: {len(contents.torn)} bytes of a line that was never finished were removed"
+        entry = Entry(NoOpDpEvent(), what, count=0)
+        self._write([chain.link(_plain(entry), len(self._lines), self._last_hash)])
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    if entry.count < 0 or not entry.what:
+        raise BadInput(
+            f"count={entry.count}, what={entry.what!r}: a release has a name and a count of 0 or more"
+        )
+    fields = {name: getattr(entry, name) for name in ("what", "holder", "unit", "trust", "count", "run")}
+    return {**fields, "event": event_to_json(entry.event), "time": datetime.now(UTC).isoformat()}
+
+
+def _line(data: dict[str, Any]) -> Line:
+    try:
+        return Line(**data)
+    except TypeError as error:
+        raise BadInput(f"ledger line {data.get('index')} has unknown or missing fields: {error}") from error
+
+
+def plain(line: Line) -> dict[str, Any]:
+    """The line as JSON values."""
+    return asdict(line)
+
+
+def _matches(line: Line, holder: str | None, unit: str | None) -> bool:
+    return holder in (None, line.holder) and unit in (None, line.unit)
+
+
+def _only_unit(lines: Sequence[Line]) -> str:
+    units = sorted({line.unit for line in lines if line.count})
+    if len(units) > 1:
+        raise BadInput(
+            "the ledger holds releases for clients and for records; say unit='client' or unit='record'"
+        )
+    return units[0] if units else "client"
+
+
+def _exposures(lines: Sequence[Line]) -> list[list[Line]]:
+    """The lines that concern each client, those of everyone included; equal cases once."""
+    common = [line for line in lines if line.holder in EVERYONE]
+    own: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.holder not in EVERYONE:
+            own.setdefault(line.holder, []).append(line)
+    distinct = {repr(compose(line.cost for line in group)): group for group in own.values()}
+    return [common + group for group in distinct.values()] or [common]
+
+
+def _steps(lines: Sequence[Line], unit: str, adjacency: str) -> Counted:
+    """What the lines cost one client, or one record.
+
+    A record's change replaces its client's contribution; a guarantee for records says nothing about a client.
+    """
+    same = compose(line.cost for line in lines if line.unit == unit)
+    other = compose(line.cost for line in lines if line.unit != unit)
+    steps = steps_of(same, adjacency)
+    if isinstance(other, NoOpDpEvent):
+        return steps
+    return steps + (steps_of(other, "replace-one") if unit == "record" else [(_OPEN, 1)])

@@ -1,0 +1,189 @@
+"""The privacy statement in words, for somebody who signs it and does not run it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedsynth.privacy.statement import Statement
+
+_UNITS = {"client": "all data of one participant together", "record": "one row of one participant's data"}
+_WHOSE = {"client": "a given participant's data", "record": "a given row"}
+_NEIGHBOURS = {
+    "add-remove": "whether {whose} was used at all",
+    "replace-one": "what {whose} contained; that it was used is not hidden",
+    "zero-out": "whether {whose} contributed or was blank; that the participant was there is not hidden",
+}
+_AGAINST = {
+    "central": "everybody who sees the published model, the synthetic data or anything made from them. The "
+    "server that added up the updates saw each of them before the noise and has to be trusted",
+    "distributed": "the server and everybody who sees the published results, as long as the participants "
+    "counted as honest do not help the server to open single messages",
+    "local": "the server and everybody else: what left each participant was already noisy, and nobody has to "
+    "be trusted",
+    "none": "nobody",
+}
+_SAMPLING = {
+    "poisson": "The calculation counts on every participant being drawn independently by chance in each round, "
+    "and on nobody learning who was drawn.",
+    "fixed": "The calculation counts on cohorts of a fixed size being drawn by chance in each round, and on "
+    "nobody learning who was drawn.",
+    "none": "The calculation does not count on any random choice of participants.",
+}
+_ALWAYS = (
+    "Statistics that describe the group as a whole can be learned, also by people whose data were not used.",
+    "Quality figures computed on real rows, settings chosen by looking at real rows, and anything released "
+    "outside the ledger are not part of this statement.",
+)
+
+
+def shown(epsilon: float) -> str:
+    """Epsilon to three digits, rounded up: a statement never promises more than was computed.
+
+    >>> shown(7.9305), shown(8.0), shown(0.34101)
+    ('7.94', '8', '0.342')
+    """
+    if epsilon <= 0:
+        return "0"
+    power = 2 - math.floor(math.log10(epsilon))
+    value = math.ceil(epsilon * 10.0**power - 1e-6) * 10.0**-power
+    return f"{value:.{max(power, 0)}f}".rstrip("0").rstrip(".") if power > 0 else f"{value:.0f}"
+
+
+def belief(epsilon: float) -> str:
+    """The most that an even guess can become, in percent, rounded up.
+
+    >>> belief(1.0), belief(8.0)
+    ('73.2%', '99.97%')
+    """
+    percent = 100.0 / (1.0 + math.exp(-epsilon))
+    for digits in (1, 2, 3, 4):
+        up = math.ceil(percent * 10**digits) / 10**digits
+        if up < 100.0:
+            return f"{up:.{digits}f}%"
+    return "practical certainty"
+
+
+def caveats_inferred(columns: Sequence[str]) -> list[str]:
+    """The sentence on columns that were looked at without paying."""
+    if not columns:
+        return []
+    named = ", ".join(columns)
+    return [
+        f"Bounds or categories of these columns were read from the rows without any protection: {named}. "
+        "The guarantee does not cover what they reveal."
+    ]
+
+
+def caveat_simulation(epsilon: str | None, delta: float) -> str:
+    """The sentence on seeded noise, with the cost that the same run would have with real noise."""
+    if epsilon is None:
+        return "The noise came from a seed and can be repeated by anybody who knows it."
+    return (
+        "The noise came from a seed and can be repeated by anybody who knows it. With noise from the operating "
+        f"system the same run would be ({epsilon}, {delta:g})-differentially private."
+    )
+
+
+def wording(made: Statement, runs: int) -> str:
+    """The statement in paragraphs; each number stands in it once."""
+    if made.simulation:
+        opening = ["simulation: no privacy. Nothing here may be treated as protected."]
+    elif made.epsilon is None:
+        opening = [_unprotected(made)]
+    else:
+        opening = [
+            _incomplete(made),
+            _protected(made, made.epsilon),
+            _amount(made, made.epsilon),
+            _SAMPLING[made.sampling],
+        ]
+    parts = [*_projected(made), *opening, _released(made.releases, runs), *_audit(made), _uncovered(made)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _unprotected(made: Statement) -> str:
+    if not made.releases:
+        return "No privacy: the results were computed from the real data without any protection."
+    return "No privacy: at least one release was made without protection, so no bound can be given."
+
+
+def _incomplete(made: Statement) -> str:
+    return "" if made.private else "Incomplete: some of what was revealed is not protected; see the end."
+
+
+def _protected(made: Statement, epsilon: float) -> str:
+    whose = _WHOSE[made.unit]
+    return (
+        f"These results are differentially private with epsilon {shown(epsilon)} and delta {made.delta:g}. "
+        f"What is protected is {_UNITS[made.unit]}: {_NEIGHBOURS[made.adjacency].format(whose=whose)}. "
+        f"It is protected against {_AGAINST[made.trust]}."
+    )
+
+
+def _amount(made: Statement, epsilon: float) -> str:
+    outcome = belief(epsilon)
+    likely = outcome if outcome.startswith("practical") else f"at most {outcome} certainty"
+    weak = "" if epsilon <= 10 else " This is a weak bound, whatever attacks achieve in practice."
+    return (
+        "In other words: somebody who knows everything else, and holds it for as likely as not that "
+        f"{_WHOSE[made.unit]} was used in a certain way, can come to {likely} by studying the results, except in cases "
+        f"whose probability is about delta.{weak}"
+    )
+
+
+def _projected(made: Statement) -> list[str]:
+    if made.projection is None:
+        return []
+    return [
+        "Projection: this is not about a run that took place, but about the same run with "
+        f"{made.projection:,} participants."
+    ]
+
+
+def _released(releases: Sequence[Mapping[str, Any]], runs: int) -> str:
+    if not releases:
+        return ""
+    listed = "; ".join(_one(release) for release in releases)
+    source = "one run" if runs == 1 else f"{runs} runs on the same data"
+    return f"The ledger holds, from {source}: {listed}."
+
+
+def _one(release: Mapping[str, Any]) -> str:
+    count = release["count"]
+    times = "once" if count == 1 else f"{count:,} times"
+    return f"{release['what']}, {times} ({_event(release['event'])})"
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    kind = str(event["type"])
+    if "event" in event:
+        inner = _event(event["event"])
+        if kind == "PoissonSampledDpEvent":
+            return f"{inner}, each with probability {event['sampling_probability']:.4g}"
+        if kind == "SampledWithoutReplacementDpEvent":
+            return f"{inner}, {event['sample_size']:,} of {event['source_dataset_size']:,} at a time"
+        return inner
+    if "noise_multiplier" in event:
+        noise = "Laplace" if kind == "LaplaceDpEvent" else "Gaussian"
+        return f"{noise} noise of {event['noise_multiplier']:.4g} times the clip bound"
+    if "epsilon" in event:
+        return f"epsilon {event['epsilon']:.4g} each"
+    return {"NonPrivateDpEvent": "without protection"}.get(kind, kind.removesuffix("DpEvent"))
+
+
+def _audit(made: Statement) -> list[str]:
+    if not made.audited:
+        return []
+    found = made.audited
+    return [
+        f"An attack on these very results ({found['method']}) showed an epsilon of at least "
+        f"{found['epsilon_lower']:.3g} with {found['confidence']:.0%} confidence."
+    ]
+
+
+def _uncovered(made: Statement) -> str:
+    sentences = [*made.caveats, *(_ALWAYS if made.epsilon is not None else ())]
+    return "Not covered: " + " ".join(sentences) if sentences else ""

@@ -29,7 +29,7 @@ def test_no_row_exceeds_the_bound_in_exact_arithmetic(dtype, bound):
 
 
 def test_the_bound_holds_for_long_rows():
-    x = torch.rand(2, 300_000, generator=torch.Generator().manual_seed(2))
+    x = torch.rand(2, 100_000, generator=torch.Generator().manual_seed(2))
     clipped = clip_l2(x, 1.0)
     assert max(exact_square(row) for row in clipped) <= 1
     assert torch.linalg.vector_norm(clipped.double(), dim=1).min() > 1 - 1e-6

@@ -68,3 +68,29 @@ class Table:
         for row in np.flatnonzero(at_most == uniform):
             chosen[row] = bisect_right(self.cumulative, refined(uniform[row], rng, int(row)))
         return chosen
+
+
+def client_words(rng: Rng, ids: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    """Uniform 64-bit words [clients, count], each client's own: how clients are chunked changes nothing."""
+    if not rng.reproducible:
+        return words(rng, len(ids) * count).reshape(len(ids), count)
+    streams = [rng.at(int(client)).bytes(8 * count) for client in ids]
+    return np.frombuffer(b"".join(streams), dtype="<u8").reshape(len(ids), count)
+
+
+def below(limits: np.ndarray, uniform: np.ndarray, rng: Rng) -> np.ndarray:
+    """Integers uniform in [0, limit), exactly, from 64-bit words; one that would favor some is redrawn.
+
+    >>> below(np.array([10, 3]), np.array([25, 25], dtype=np.uint64), Rng(1))
+    array([5, 1])
+    """
+    limits = limits.astype(np.uint64)
+    greatest = np.uint64(2**64 - 1)
+    fair = greatest - (greatest % limits + np.uint64(1)) % limits
+    uniform = uniform.copy()
+    for row in np.flatnonzero(uniform > fair):
+        attempt = 0
+        while uniform[row] > fair[row]:
+            uniform[row] = int.from_bytes(rng.at("again", int(row), attempt).bytes(8), "little")
+            attempt += 1
+    return (uniform % limits).astype(np.int64)

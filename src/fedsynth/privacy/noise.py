@@ -1,7 +1,7 @@
 """Gaussian noise on a fixed-point grid: exact from the operating system for releases, seeded for simulation.
 
 Floating-point Gaussian noise leaks through its low bits (Mironov 2012), so a release adds the discrete
-Gaussian of Canonne, Kamath and Steinke (2020), by integers alone. docs/noise.md proves the bounds stated here:
+Gaussian of Canonne, Kamath and Steinke (2020), by integers alone. docs/noise.md proves what is stated here:
 a draw is within 2^-115 of the exact distribution, and `grid_noise` may be accounted as a continuous Gaussian.
 """
 

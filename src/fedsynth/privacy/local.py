@@ -1,0 +1,56 @@
+"""The Gaussian mechanism at each client: what leaves it is noisy already, nobody has to be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.privacy.central import gaussian_event
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.mechanism import Real, Release, State
+from fedsynth.privacy.noise import client_noise
+from fedsynth.rng import Rng
+
+
+@dataclass(frozen=True)
+class LocalGaussian:
+    """Each client clips its vector and adds its own noise of `noise_multiplier * clip.bound`.
+
+    Each client pays for itself at every release, without amplification by sampling. The noise multiplier is
+    relative to the clip; between any two inputs of a client (replace-one) the sensitivity is twice the clip.
+
+    >>> LocalGaussian(Clip(1.0), noise_multiplier=4.0).release.trust
+    'local'
+    """
+
+    clip: Clip
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        gaussian_event(self.noise_multiplier)
+
+    @property
+    def release(self) -> Release:
+        """One Gaussian release a client, in that client's own ledger."""
+        return Release("noisy client update", "client", "local", gaussian_event(self.noise_multiplier))
+
+    def wire(self, dim: int) -> Real:
+        """A real vector a client."""
+        return Real(dim)
+
+    def init(self) -> State:
+        """No state."""
+        return {}
+
+    def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """Clipped, on the grid, and noisy: float64, because noise on the grid outgrows float32."""
+        scale = self.noise_multiplier * self.clip.bound
+        noise = client_noise(ids, x.shape[1], scale, self.clip.step, rng, x.device)
+        return self.clip.apply_on_grid(x).to(torch.float64) + noise
+
+    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
+        """The mean of messages that are private already."""
+        return total / denominator, state

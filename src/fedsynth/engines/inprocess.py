@@ -29,7 +29,7 @@ class InProcess:
         chunk: int | None = None,
         store: ClientStore | None = None,
     ) -> None:
-        self.clients = clients
+        self.clients = clients.to(device)
         self.store = store or ClientStore()
         self._rng = rng
         self._device = device

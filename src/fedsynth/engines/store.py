@@ -80,7 +80,7 @@ class ClientStore:
     def restore(self, index: Mapping[str, Tensor]) -> None:
         """Go back to a checkpoint: anything written since is forgotten."""
         pairs = index["store"].tolist()
-        self._slots = {client: slot for client, slot in pairs}
+        self._slots = dict(pairs)
         taken = set(self._slots.values())
         self._used = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._used) if slot not in taken]

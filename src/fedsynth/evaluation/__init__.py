@@ -1,0 +1,1 @@
+"""Is it good, is it safe: scores, attacks and audits."""

@@ -14,7 +14,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
@@ -24,7 +23,7 @@ from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.server import ServerRule
 from fedsynth.federation.state import ServerState
 from fedsynth.models.model import Layout, Model, initialise, layouts
-from fedsynth.privacy.mechanism import Mechanism, Release, Wire
+from fedsynth.privacy.mechanism import Charge, Mechanism, Wire
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
 from fedsynth.training.plan import Phase, train
@@ -48,6 +47,10 @@ class Job(Protocol):
         """The form of the messages."""
         ...
 
+    def charges(self) -> list[Charge]:
+        """What opening the sum costs."""
+        ...
+
     def blank(self, state: ServerState) -> Memory:
         """What a client that never took part remembers, [size] each."""
         ...
@@ -57,15 +60,6 @@ class Job(Protocol):
     ) -> tuple[Tensor, Memory]:
         """The messages of these clients, and what they remember."""
         ...
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What one round costs, as it goes into the ledger."""
-
-    release: Release
-    event: DpEvent  # with amplification, for one use
-    holder: str  # "server", or "client" for each client's own ledger
 
 
 @dataclass(frozen=True)
@@ -89,11 +83,7 @@ class Algorithm:
     def __post_init__(self) -> None:
         unknown = set(self.homes) ^ set(self.model.parts)
         if unknown:
-            raise Incompatible(
-                f"{self.name}: parts {sorted(unknown)} have a home or a model but not both"
-            )
-        if self.wire.kind != "real" and self.transport.name == "clear":
-            return
+            raise Incompatible(f"{self.name}: parts {sorted(unknown)} have a home or a model but not both")
         if self.rounds < 1:
             raise Incompatible(f"{self.name}: rounds={self.rounds}: at least one is needed")
 
@@ -124,16 +114,10 @@ class Algorithm:
 
     def charges(self) -> list[Charge]:
         """Each release of one round, with the amplification that the schedule gives it."""
-        charges = []
-        if self.mechanism.release is not None:
-            release = self.mechanism.release
-            holder = "client" if release.trust == "local" else "server"
-            charges.append(Charge(release, self.schedule.amplify(release), holder))
-        for phase in self.plan:
-            if (spent := phase.rule.release) is not None:
-                holder = "client" if spent.trust == "local" else "server"
-                charges.append(Charge(spent, spent.event, holder))
-        return charges
+        sent = self.mechanism.release
+        charges = [] if sent is None else [Charge(sent, self.schedule.amplify(sent))]
+        spent = (phase.rule.release for phase in self.plan)
+        return charges + [Charge(release, release.event) for release in spent if release is not None]
 
     def init(self, rng: Rng) -> ServerState:
         """The state before the first round."""
@@ -143,12 +127,10 @@ class Algorithm:
 
     def blank(self, state: ServerState) -> Memory:
         """What a client that never took part remembers: the public start of its own parts, fresh optimizers."""
-        memory = {
-            part: state.parts[part] for part, home in self.homes.items() if home is Home.CLIENT
-        }
+        memory = {part: state.parts[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for phase in self.plan:
             for part in set(phase.parts) & set(self.keep):
-                fresh = phase.optimizer.init(state.parts[part][None])
+                fresh = phase.optimizers[part].init(state.parts[part][None])
                 memory |= {f"{part}/{slot}": value[0] for slot, value in fresh.items()}
         return memory
 
@@ -160,9 +142,7 @@ class Algorithm:
         changes = [params[part] - state.parts[part].to(params[part]) for part in self.shared]
         reported = loss.clamp(0, self.loss_bound) * (self.report / self.loss_bound)
         contribution = torch.cat([*changes, torch.nan_to_num(reported)[:, None]], dim=1)
-        messages = self.mechanism.privatize(
-            contribution, state.mechanism, rng.at("privatize"), ids
-        )
+        messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for part in self.keep:
             kept |= {f"{part}/{slot}": value for slot, value in slots.get(part, {}).items()}
@@ -181,24 +161,18 @@ class Algorithm:
             params[part] = flat.expand(len(ids), -1) if stacked else flat
         slots: dict[str, Slots] = {
             part: {
-                name.partition("/")[2]: value
-                for name, value in memory.items()
-                if name.startswith(part + "/")
+                name.partition("/")[2]: value for name, value in memory.items() if name.startswith(part + "/")
             }
             for part in self.keep
         }
         loss = torch.zeros(len(ids), device=device)
         for number, phase in enumerate(self.plan):
-            progress = train(
-                self.model, phase, params, slots, data, ids, rng.at("phase", number)
-            )
+            progress = train(self.model, phase, params, slots, data, ids, rng.at("phase", number))
             params, slots = {**params, **progress.params}, {**slots, **progress.slots}
             loss = progress.loss if number == 0 and progress.loss is not None else loss
         return params, slots, loss
 
-    def server_round(
-        self, state: ServerState, total: Tensor, rng: Rng
-    ) -> tuple[ServerState, float]:
+    def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float]:
         """The next state from the opened sum, and the mean loss that came with it (as private as the sum)."""
         mean, mechanism = self.mechanism.estimate(
             total, self.schedule.denominator(), state.mechanism, rng.at("estimate")

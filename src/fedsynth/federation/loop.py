@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from fedsynth.federation.link import Link
 from fedsynth.federation.query import Query, as_probabilities
 from fedsynth.federation.schedule import Clock, Schedule
 from fedsynth.federation.state import ServerState
+from fedsynth.privacy.mechanism import Charge
 from fedsynth.rng import Rng
 from fedsynth.transport.clear import Clear, Transport
 
@@ -31,7 +33,8 @@ class Round:
     bytes_down: int
 
 
-Pay = Callable[[str], None]  # called before a sum is opened; makes the ledger line durable, or refuses
+# Called before a sum is opened, with the round, what it costs and the clients in it: makes the ledger line durable.
+Pay = Callable[[str, list[Charge], np.ndarray], None]
 Seen = Callable[[ServerState, Round], None]
 
 
@@ -41,25 +44,23 @@ def run(
     """Train until `rounds`; `pay` is called before each release, `seen` after each round."""
     while state.version < rounds:
         began = time.perf_counter()
-        total, clients, sent = gather(
-            algorithm, algorithm.schedule, algorithm.transport, link, state, rng
-        )
-        pay(f"round {state.version + 1}")
+        total, ids, sent = gather(algorithm, algorithm.schedule, algorithm.transport, link, state, rng)
+        pay(f"round {state.version + 1}", algorithm.charges(), ids)
         opened = algorithm.transport.open(algorithm.wire, total)
         state, loss = algorithm.server_round(state, opened, rng.at("server", state.version))
         link.commit(state)
-        down = clients * sum(state.parts[part].nbytes for part in algorithm.shared)
+        down = len(ids) * sum(state.parts[part].nbytes for part in algorithm.shared)
         seen(
             state,
-            Round(state.version, loss, time.perf_counter() - began, clients, 0, sent, down),
+            Round(state.version, loss, time.perf_counter() - began, len(ids), 0, sent, down),
         )
     return state
 
 
 def gather(
     job: Job, schedule: Schedule, transport: Transport, link: Link, state: ServerState, rng: Rng
-) -> tuple[Tensor, int, int]:
-    """The sealed sum of one round, the number of clients in it, and the bytes they sent."""
+) -> tuple[Tensor, np.ndarray, int]:
+    """The sealed sum of one round, the clients in it, and the bytes they sent."""
     total = transport.zero(job.wire)
     clock = Clock(state.version)
     ids = schedule.start(clock, rng)
@@ -71,24 +72,20 @@ def gather(
         weight = schedule.weigh(state.version - arrival.version)
         weights = torch.full((len(arrival.ids),), weight, device=arrival.messages.device)
         total = transport.absorb(job.wire, total, arrival.messages, weights)
-        clock = Clock(
-            clock.version, clock.in_flight - len(arrival.ids), clock.arrived + len(arrival.ids)
-        )
+        clock = Clock(clock.version, clock.in_flight - len(arrival.ids), clock.arrived + len(arrival.ids))
         sent += arrival.bytes_up
-    return total, clock.arrived, sent
+    return total, ids, sent
 
 
 def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Tensor:
     """The noisy answer to a one-shot query."""
     transport = Clear()
-    total, _, _ = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
-    pay(query.what)
+    total, ids, _ = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
+    pay("", query.charges(), ids)
     return query.estimate(transport.open(query.wire, total), rng.at("query", query.what))
 
 
-def learn_balance(
-    algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay
-) -> ServerState:
+def learn_balance(algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay) -> ServerState:
     """The state with the class balance, asked of the clients under DP where it is not public."""
     if algorithm.balance is None or state.balance is not None:
         return state

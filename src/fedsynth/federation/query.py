@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedsynth.data.clients import Padded
 from fedsynth.federation.schedule import Everyone
-from fedsynth.privacy.mechanism import Mechanism, Release, Unit, Wire
+from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Unit, Wire
 from fedsynth.rng import Rng
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class Query:
         """What the answer costs: the mechanism's release, for this unit and under this name."""
         spent = self.mechanism.release
         return None if spent is None else replace(spent, what=self.what, unit=self.unit)
+
+    def charges(self) -> list[Charge]:
+        """What the answer costs, in the ledger's form: all clients answer, so nothing is amplified."""
+        return [] if self.release is None else [Charge(self.release, self.release.event)]
 
     @cached_property
     def schedule(self) -> Everyone:
@@ -88,6 +92,15 @@ class LabelShares:
         ours = data.y[..., None] == torch.arange(self.classes, device=data.y.device)
         counts = (ours & data.mask[..., None]).sum(1).to(torch.float32)
         return counts / counts.sum(1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class RecordCount:
+    """One for each record: their sum is the number of records."""
+
+    def __call__(self, data: Padded) -> Tensor:
+        """[clients, 1]."""
+        return data.mask.sum(1, keepdim=True).to(torch.float32)
 
 
 def as_probabilities(noisy: Tensor, floor: float = 1e-3) -> Tensor:

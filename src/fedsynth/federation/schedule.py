@@ -114,9 +114,7 @@ class FixedCohort(_Synchronous):
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= self.clients:
-            raise BadInput(
-                f"cohort={self.size}: a fixed cohort has between 1 and all {self.clients} clients"
-            )
+            raise BadInput(f"cohort={self.size}: a fixed cohort has between 1 and all {self.clients} clients")
 
     @property
     def expected(self) -> float:

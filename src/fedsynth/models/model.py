@@ -39,7 +39,9 @@ class Layout:
     def of(cls, module: nn.Module) -> Layout:
         """The layout of a module's parameters, which must be all it has: a buffer would leave without noise."""
         buffers = [name for name, _ in module.named_buffers()]
-        assert not buffers, f"{type(module).__name__} has buffers {buffers}: what is shared must be parameters"
+        assert not buffers, (
+            f"{type(module).__name__} has buffers {buffers}: what is shared must be parameters"
+        )
         named = list(module.named_parameters())
         return cls(tuple(n for n, _ in named), tuple(tuple(p.shape) for _, p in named))
 
@@ -57,9 +59,7 @@ class Layout:
         """Named views of a flat vector [..., size]. One split: its gradient is a single concatenation."""
         pieces = flat.split(self.sizes, dim=-1)
         lead = flat.shape[:-1]
-        return {
-            n: p.reshape(*lead, *s) for n, p, s in zip(self.names, pieces, self.shapes, strict=True)
-        }
+        return {n: p.reshape(*lead, *s) for n, p, s in zip(self.names, pieces, self.shapes, strict=True)}
 
     def join(self, params: Mapping[str, Tensor]) -> Tensor:
         """The flat vector of named tensors."""
@@ -75,13 +75,16 @@ class Model(Protocol):
         ...
 
     @property
+    def generative(self) -> tuple[str, ...]:
+        """The parts that are needed to make data: what a run releases."""
+        ...
+
+    @property
     def objectives(self) -> Mapping[str, Objective]:
         """The losses that can be trained on."""
         ...
 
-    def loss(
-        self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor
-    ) -> Tensor:
+    def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The loss of a batch, rows weighted by batch["weight"]; pure and safe under vmap."""
         ...
 

@@ -72,6 +72,11 @@ class TableVAE:
             "decoder": mlp([self.latent + self.classes, *reversed(self.hidden), len(self._choices)]),
         }
 
+    @property
+    def generative(self) -> tuple[str, ...]:
+        """The decoder alone makes data."""
+        return ("decoder",)
+
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
         """The evidence lower bound; reported up to twice the loss of a uniform guess."""
@@ -91,9 +96,7 @@ class TableVAE:
         )
         return one_hot(owner, len(self.blocks))
 
-    def loss(
-        self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor
-    ) -> Tensor:
+    def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound, summed over columns, averaged over rows."""
         x, label = batch["x"], one_hot(batch["y"], self.classes)
         latent, divergence = encode(
@@ -173,15 +176,18 @@ class ImageVAE:
         sizes = (self.channels, self.side, self.classes, self.latent, self.width)
         return {"encoder": _ImageEncoder(*sizes), "decoder": _ImageDecoder(*sizes)}
 
+    @property
+    def generative(self) -> tuple[str, ...]:
+        """The decoder alone makes data."""
+        return ("decoder",)
+
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
         """The evidence lower bound; reported up to the loss of guessing grey."""
         pixels = self.channels * self.side**2
         return {"elbo": Objective(noise=(self.latent,), bound=math.log(2.0) * pixels)}
 
-    def loss(
-        self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor
-    ) -> Tensor:
+    def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""
         x, label = batch["x"], one_hot(batch["y"], self.classes)
         mean, log_variance = call(self.parts["encoder"], params["encoder"], x, label).chunk(2, dim=-1)

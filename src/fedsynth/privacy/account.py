@@ -9,7 +9,15 @@ from __future__ import annotations
 from dp_accounting import DpEvent
 
 from fedsynth.privacy.accountant import ACCOUNTANTS, Accountant, Answer, answer
-from fedsynth.privacy.calibrate import Odometer, calibrate, largest, max_rounds, smallest
+from fedsynth.privacy.calibrate import (
+    Odometer,
+    calibrate,
+    largest,
+    max_cohort,
+    max_rounds,
+    min_clients,
+    smallest,
+)
 from fedsynth.privacy.events import (
     DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
@@ -41,7 +49,9 @@ __all__ = [
     "event_from_json",
     "event_to_json",
     "largest",
+    "max_cohort",
     "max_rounds",
+    "min_clients",
     "repeat",
     "smallest",
 ]

@@ -21,6 +21,7 @@ from fedsynth.privacy.events import compose, repeat
 from fedsynth.privacy.pairs import steps_of
 
 MOST_ROUNDS = 10_000_000
+MOST_DOUBLINGS = 40
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
 _DIGITS = 5
 _SECANTS, _CLOSE = 6, 1e-4
@@ -204,10 +205,58 @@ def max_rounds(
     return _most(fine.after, epsilon, guess)
 
 
-def _most(cost: Callable[[int], float], epsilon: float, guess: int) -> int:
-    """The largest count that costs at most epsilon, by false position on logarithms: few evaluations."""
-    below, above, spent_below, spent_above = 0, MOST_ROUNDS + 1, 0.0, math.inf
-    trial = max(1, guess)
+def max_cohort(
+    make_event: Callable[[int], DpEvent],
+    clients: int,
+    epsilon: float,
+    delta: float,
+    *,
+    adjacency: str = "add-remove",
+    accountant: str = "pld",
+) -> int:
+    """The largest cohort out of `clients` for which `make_event(cohort)` costs at most epsilon; 0 if none does."""
+    _check_target(epsilon)
+
+    @lru_cache
+    def cost(cohort: int, precision: float) -> float:
+        event = make_event(cohort)
+        return answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision).epsilon
+
+    guess = _most(lambda cohort: cost(cohort, COARSE), epsilon, max(1, clients // 100), clients)
+    return _most(lambda cohort: cost(cohort, FINE), epsilon, guess, clients)
+
+
+def min_clients(
+    make_event: Callable[[int], DpEvent],
+    cohort: int,
+    epsilon: float,
+    delta: float,
+    *,
+    adjacency: str = "add-remove",
+    accountant: str = "pld",
+) -> int | None:
+    """A number of clients, to three digits rounded up, that brings `make_event(clients)` to epsilon; None if none does."""
+    _check_target(epsilon)
+
+    def enough(clients: int, precision: float) -> bool:
+        event = make_event(clients)
+        found = answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision)
+        return found.epsilon <= epsilon
+
+    ceiling = smallest(lambda power: enough(cohort * 2**power, COARSE), 0, MOST_DOUBLINGS)
+    if ceiling is None:
+        return None
+    rough = smallest(lambda step: enough(cohort * 2**ceiling * step // 2000, COARSE), 1000, 2000)
+    clients = math.ceil(round_up(cohort * 2**ceiling * (rough or 2000) / 2000, 3))
+    while not enough(clients, FINE):
+        clients = math.ceil(round_up(clients * 1.001, 3))
+    return max(clients, cohort)
+
+
+def _most(cost: Callable[[int], float], epsilon: float, guess: int, limit: int = MOST_ROUNDS) -> int:
+    """The largest count up to `limit` that costs at most epsilon, by false position on logarithms."""
+    below, above, spent_below, spent_above = 0, limit + 1, 0.0, math.inf
+    trial = min(limit, max(1, guess))
     while above - below > 1 + below // 10_000:
         spent = cost(trial)
         if spent <= epsilon:
@@ -221,11 +270,11 @@ def _most(cost: Callable[[int], float], epsilon: float, guess: int) -> int:
 def _next_trial(below: int, above: int, spent_below: float, spent_above: float, epsilon: float) -> int:
     if below == 0:
         return max(1, above // 4)
-    if above > MOST_ROUNDS:
+    if math.isinf(spent_above):
         # epsilon grows at least like the square root of the count, at most like the count
         ahead = min(4.0, (epsilon / spent_below) ** 1.5) if spent_below > 0 else 4.0
-        return min(MOST_ROUNDS, max(below + 1, math.ceil(below * ahead * 1.0005)))
-    if not (0 < spent_below < spent_above < math.inf):
+        return min(above - 1, max(below + 1, math.ceil(below * ahead * 1.0005)))
+    if not 0 < spent_below < spent_above:
         return (below + above) // 2
     share = math.log(epsilon / spent_below) / math.log(spent_above / spent_below)
     trial = round(below * (above / below) ** share)

@@ -174,6 +174,13 @@ class Ledger:
         ]
         return max(answers, key=lambda found: found.epsilon)
 
+    def copy(self, path: Path | str) -> None:
+        """Write the same lines, hashes and all, to a new file."""
+        self._look()
+        other = Ledger(path)
+        with other.locked():
+            other._write(list(self._lines))
+
     @property
     def head(self) -> str:
         """The hash of the last line, worth keeping elsewhere."""

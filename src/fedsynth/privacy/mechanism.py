@@ -32,6 +32,19 @@ class Release:
     count: int = 1  # times a round
 
 
+@dataclass(frozen=True)
+class Charge:
+    """A release as it goes into a ledger: with the amplification that its schedule gives, for one use."""
+
+    release: Release
+    event: DpEvent
+
+    @property
+    def holder(self) -> str:
+        """Whose ledger pays: each client's own where nobody else is trusted, the server's otherwise."""
+        return "client" if self.release.trust == "local" else "server"
+
+
 class Wire(Protocol):
     """The form of a client's message: how many are added up without keeping any of them."""
 

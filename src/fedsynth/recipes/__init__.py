@@ -1,0 +1,1 @@
+"""Each system as a short composition of parts, and the only registry of them."""

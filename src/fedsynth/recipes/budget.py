@@ -61,6 +61,12 @@ def adjacency_of(algorithm: Algorithm) -> str:
     return algorithm.schedule.adjacency
 
 
+def sampling_of(algorithm: Algorithm) -> str:
+    """How the protected units are drawn: records by the plan's own batches, clients by the schedule."""
+    by_record = any(phase.rule.release is not None for phase in algorithm.plan)
+    return "poisson" if by_record else algorithm.schedule.sampling
+
+
 def fit_budget(
     recipe: Recipe, task: Task, values: Mapping[str, Any], target: Target, paid: Sequence[DpEvent] = ()
 ) -> tuple[Algorithm, dict[str, Any]]:

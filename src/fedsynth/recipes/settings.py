@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, nearest
+from fedsynth.federation.server import Momentum, ServerAdam, ServerRule
 from fedsynth.training.optimizer import SGD, Adam, Optimizer
 
 
@@ -31,6 +33,15 @@ def check_ranges(group: Any) -> None:
                 raise BadInput(f"{item.name}={number}: expected {span} ({item.metadata['help']})")
 
 
+OPTIMIZERS: dict[str, Callable[[float], Optimizer]] = {"adam": Adam, "sgd": SGD}
+
+
+def one_of(name: str, value: str, known: Iterable[str]) -> None:
+    """Refuse a word that is not among the known ones."""
+    if value not in known:
+        raise BadInput(f"{name}={value!r}: unknown; {nearest(value, known)}")
+
+
 @dataclass(frozen=True)
 class Architecture:
     """The autoencoder's size and the weight of its prior."""
@@ -51,17 +62,31 @@ class Local:
     epochs: int = setting(2, "passes over the client's rows in a round", 1)
     batch_size: int = setting(32, "rows in a batch", 1)
     learning_rate: float = setting(0.01, "step size at the client", 1e-12)
-    optimizer: str = setting("adam", "adam or sgd")
+    optimizer: str = setting("sgd", "adam or sgd")
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if self.optimizer not in ("adam", "sgd"):
-            raise BadInput(f"optimizer={self.optimizer!r}: expected adam or sgd")
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
 
     def build(self) -> Optimizer:
         """The client's optimizer."""
-        rules: dict[str, Any] = {"adam": Adam, "sgd": SGD}
-        return rules[self.optimizer](self.learning_rate)
+        return OPTIMIZERS[self.optimizer](self.learning_rate)
+
+
+@dataclass(frozen=True)
+class PrivateEncoder:
+    """How a client trains the encoder that it never shares."""
+
+    encoder_learning_rate: float = setting(0.003, "step size of the private encoder", 1e-12)
+    encoder_optimizer: str = setting("adam", "adam or sgd")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        one_of("encoder_optimizer", self.encoder_optimizer, OPTIMIZERS)
+
+    def build(self) -> Optimizer:
+        """The encoder's optimizer."""
+        return OPTIMIZERS[self.encoder_optimizer](self.encoder_learning_rate)
 
 
 @dataclass(frozen=True)
@@ -73,9 +98,17 @@ class Rounds:
     cohort: int = setting(0, "a fixed number of clients a round instead of a rate (0: use the rate)", 0)
     momentum: float = setting(0.9, "server momentum", 0.0, 0.9999)
     server_learning_rate: float = setting(1.0, "server step size", 1e-12)
+    server: str = setting("momentum", "momentum or adam: what the server does with the mean update")
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        one_of("server", self.server, ("momentum", "adam"))
+
+    def build(self) -> ServerRule:
+        """The server's rule."""
+        if self.server == "adam":
+            return ServerAdam(self.server_learning_rate, self.momentum)
+        return Momentum(self.momentum, self.server_learning_rate)
 
 
 @dataclass(frozen=True)
@@ -105,3 +138,7 @@ class RecordPrivacy:
         0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
     )
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
+    records: int = setting(0, "the public number of records (0: pay for a noisy count)", 0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)

@@ -15,7 +15,14 @@ from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Mechanism, Unit
 from fedsynth.privacy.none import NoPrivacy
-from fedsynth.recipes.settings import Architecture, ClientPrivacy, Local, RecordPrivacy, Rounds
+from fedsynth.recipes.settings import (
+    Architecture,
+    ClientPrivacy,
+    Local,
+    PrivateEncoder,
+    RecordPrivacy,
+    Rounds,
+)
 from fedsynth.recipes.task import Task
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import DPSGD, Epochs, Rule
@@ -77,26 +84,28 @@ def balance_query(
 
 def _federated(
     name: str,
-    homes: dict[str, Home],
     task: Task,
     architecture: Architecture,
     local: Local,
     rounds: Rounds,
     privacy: ClientPrivacy,
+    private_encoder: PrivateEncoder | None = None,
 ) -> Algorithm:
     """Client-level federated training of an autoencoder; the homes of its parts tell the systems apart."""
     model = autoencoder(task, architecture)
+    homes = ALL_SHARED if private_encoder is None else DECODER_SHARED
     schedule = schedule_of(task, rounds)
     shared = [part for part, home in homes.items() if home is Home.SHARED]
     rule = Epochs(local.epochs, local.batch_size)
+    optimizers = {"encoder": (private_encoder or local).build(), "decoder": local.build()}
     return Algorithm(
         name=name,
         model=model,
         homes=homes,
-        plan=(Phase("elbo", BOTH, local.build(), rule),),
+        plan=(Phase("elbo", optimizers, rule),),
         mechanism=client_mechanism(task, privacy, total_size(model, shared)),
         schedule=schedule,
-        server=Momentum(rounds.momentum, rounds.server_learning_rate),
+        server=rounds.build(),
         rounds=rounds.rounds,
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
         balance=balance_query(
@@ -119,7 +128,7 @@ def fvae(
     privacy: ClientPrivacy = ClientPrivacy(),
 ) -> Algorithm:
     """Federated VAE: encoder and decoder are both averaged, under client-level central DP."""
-    return _federated("fvae", ALL_SHARED, task, architecture, local, rounds, privacy)
+    return _federated("fvae", task, architecture, local, rounds, privacy)
 
 
 def dpd_fvae(
@@ -128,6 +137,7 @@ def dpd_fvae(
     local: Local = Local(),
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
+    private_encoder: PrivateEncoder = PrivateEncoder(),
 ) -> Algorithm:
     """DPD-fVAE, central (Pfitzner and Arnrich 2022, Algorithm 1): only the decoder leaves, under client-level DP.
 
@@ -135,13 +145,13 @@ def dpd_fvae(
     round. All encoders start from one public initialisation, so that clients speak of the same latent space.
     The update is theta_n - theta (the paper's algorithm has the sign the other way round and then adds).
     """
-    return _federated("dpd_fvae", DECODER_SHARED, task, architecture, local, rounds, privacy)
+    return _federated("dpd_fvae", task, architecture, local, rounds, privacy, private_encoder)
 
 
 def central_vae(
     task: Task,
     architecture: Architecture = Architecture(),
-    local: Local = Local(epochs=1, batch_size=256, learning_rate=0.003),
+    local: Local = Local(epochs=1, batch_size=256, learning_rate=0.003, optimizer="adam"),
     rounds: Rounds = Rounds(rounds=20, momentum=0.0),
     privacy: RecordPrivacy = RecordPrivacy(),
 ) -> Algorithm:
@@ -153,7 +163,7 @@ def central_vae(
     rule: Rule = Epochs(local.epochs, local.batch_size)
     rate, steps = 1.0, 1
     if task.private:
-        records = task.public_records()
+        records = privacy.records or task.public_records()
         rate = min(1.0, local.batch_size / records)
         steps = local.epochs * max(1, round(1 / rate))
         rule = DPSGD(
@@ -170,7 +180,7 @@ def central_vae(
         name="central_vae",
         model=model,
         homes=ALL_SHARED,
-        plan=(Phase("elbo", BOTH, local.build(), rule),),
+        plan=(Phase("elbo", {part: local.build() for part in BOTH}, rule),),
         mechanism=NoPrivacy(),
         schedule=Everyone(1),
         server=Momentum(0.0, 1.0),

@@ -21,12 +21,16 @@ from fedsynth.training.rule import Rows, Rule, Trained
 
 @dataclass(frozen=True)
 class Phase:
-    """Train `parts` on `objective` by `optimizer`, with batches and gradients as `rule` says."""
+    """Train parts on `objective`, each by its own optimizer, with batches and gradients as `rule` says."""
 
     objective: str
-    parts: tuple[str, ...]
-    optimizer: Optimizer
+    optimizers: Mapping[str, Optimizer]
     rule: Rule
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that are trained."""
+        return tuple(self.optimizers)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def train(
     """
     trained = {name: params[name] for name in phase.parts}
     fixed = {name: flat for name, flat in params.items() if name not in phase.parts}
-    state = {name: slots.get(name) or phase.optimizer.init(trained[name]) for name in phase.parts}
+    state = {name: slots.get(name) or phase.optimizers[name].init(trained[name]) for name in phase.parts}
     shapes = layouts(model)
     noise_shape = model.objectives[phase.objective].noise
     keys = rng.at("train").keys(ids, data.mask.device)
@@ -72,7 +76,7 @@ def train(
             loss, trained, fixed, batch, noise, ids, rng.at("step", rows.step)
         )
         active = rows.active if phase.rule.release is None else torch.ones_like(rows.active)
-        trained, state = _step(phase.optimizer, trained, gradients, state, active)
+        trained, state = _step(phase.optimizers, trained, gradients, state, active)
         total = total + torch.where(active, losses, 0.0)
         steps = steps + active
     return Progress(trained, state, total / steps.clamp(min=1))
@@ -89,7 +93,7 @@ def take(data: Padded, rows: Rows) -> Batch:
 
 
 def _step(
-    optimizer: Optimizer,
+    optimizers: Mapping[str, Optimizer],
     trained: Trained,
     gradients: Trained,
     state: dict[str, Slots],
@@ -100,10 +104,8 @@ def _step(
     params: Trained = {}
     slots: dict[str, Slots] = {}
     for name, flat in trained.items():
-        moved, new = optimizer.step(flat, gradients[name], state[name])
+        moved, new = optimizers[name].step(flat, gradients[name], state[name])
         params[name] = moved if everyone else keep_where(active, moved, flat)
         old = state[name]
-        slots[name] = (
-            new if everyone else {key: keep_where(active, new[key], old[key]) for key in new}
-        )
+        slots[name] = new if everyone else {key: keep_where(active, new[key], old[key]) for key in new}
     return params, slots

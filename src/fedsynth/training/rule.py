@@ -81,9 +81,7 @@ class Epochs:
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.batch_size < 1:
-            raise BadInput(
-                f"epochs={self.count}, batch_size={self.batch_size}: both must be at least 1"
-            )
+            raise BadInput(f"epochs={self.count}, batch_size={self.batch_size}: both must be at least 1")
 
     @property
     def release(self) -> Release | None:
@@ -151,18 +149,14 @@ class DPSGD:
         if self.noise_multiplier == 0:
             return Release("gradients without noise", "record", self.trust, NonPrivateDpEvent())
         event = PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.noise_multiplier))
-        return Release(
-            "noisy sum of clipped record gradients", "record", self.trust, event, self.steps
-        )
+        return Release("noisy sum of clipped record gradients", "record", self.trust, event, self.steps)
 
     def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
         """Each record of each client independently with probability `rate`, at each step."""
         counts = mask.sum(1).tolist()
         for step in range(self.steps):
             streams = (rng.at("batch", int(client), step) for client in ids)
-            drawn = [
-                poisson_sample(n, self.rate, s) for n, s in zip(counts, streams, strict=True)
-            ]
+            drawn = [poisson_sample(n, self.rate, s) for n, s in zip(counts, streams, strict=True)]
             longest = max(1, max(len(rows) for rows in drawn))
             index = torch.zeros(len(ids), longest, dtype=torch.int64)
             weight = torch.zeros(len(ids), longest, dtype=torch.bool)
@@ -191,9 +185,7 @@ class DPSGD:
             part = slice(start, start + self.chunk)
             piece = {name: value[:, part] for name, value in batch.items()}
             total += self._clipped_sum(loss, trained, fixed, piece, noise[:, part], clip)
-        drawn = client_noise(
-            ids, width, self.noise_multiplier * clip.bound, clip.step, rng.at("noise")
-        )
+        drawn = client_noise(ids, width, self.noise_multiplier * clip.bound, clip.step, rng.at("noise"))
         mean = (total + drawn.to(total)) / self.expected_batch
         pieces = mean[:, :-1].to(noise.dtype).split(sizes, dim=1)
         losses = mean[:, -1] / (self.report * self.clip) * self.loss_bound

@@ -1,0 +1,1 @@
+"""How messages are added up, and who may see the sum."""

@@ -1,0 +1,87 @@
+"""The commands `fedsynth ledger show` and `fedsynth ledger verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsynth.errors import BadInput
+from fedsynth.privacy.ledger import Ledger, Line, plain
+
+BROKEN = 1  # exit code: a check failed
+NAME = "ledger.jsonl"
+
+app = typer.Typer(
+    name="ledger",
+    help="Look at what was released, and check that nobody changed the record of it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Where = Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or the ledger.jsonl itself.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def register(main: typer.Typer) -> None:
+    """Add the commands to the main one."""
+    main.add_typer(app)
+
+
+@app.command()
+def show(
+    folder: Where,
+    delta: Annotated[float | None, typer.Option(help="Also print what it all costs at this delta.")] = None,
+    adjacency: Annotated[str, typer.Option(help="add-remove, replace-one or zero-out.")] = "add-remove",
+    unit: Annotated[str | None, typer.Option(help="client or record, where the ledger holds both.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List every release, and what they cost together.
+
+    Example: fedsynth ledger show RUN --delta 1e-5
+    """
+    ledger = _ledger(folder)
+    lines = ledger.lines()
+    epsilon = None if delta is None else ledger.epsilon(delta, adjacency=adjacency, unit=unit)
+    if as_json:
+        typer.echo(json.dumps({"lines": [plain(line) for line in lines], "epsilon": epsilon, "delta": delta}))
+        return
+    for line in lines:
+        typer.echo(_described(line))
+    if epsilon is not None:
+        typer.echo(
+            f"Together: epsilon {epsilon:.4g} at delta {delta:g} ({adjacency}), over all runs on this ledger."
+        )
+
+
+@app.command()
+def verify(folder: Where, as_json: AsJson = False) -> None:
+    """Check the chain of hashes: a changed, cut or reordered line is found. Exits with 1 if there is one.
+
+    Example: fedsynth ledger verify RUN
+    """
+    ledger = _ledger(folder)
+    problems = ledger.verify()
+    if as_json:
+        typer.echo(json.dumps({"intact": not problems, "problems": problems}))
+    elif problems:
+        typer.echo("\n".join(f"Broken: {problem}." for problem in problems))
+    else:
+        typer.echo(f"Intact: {len(ledger.lines())} lines, last hash {ledger.head[:16]}.")
+    if problems:
+        raise typer.Exit(BROKEN)
+
+
+def _ledger(folder: Path) -> Ledger:
+    path = folder / NAME if folder.is_dir() else folder
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no ledger; give the folder of a run, or the file {NAME}")
+    return Ledger(path)
+
+
+def _described(line: Line) -> str:
+    times = "" if line.count == 1 else f" x {line.count}"
+    event = {key: value for key, value in line.event.items() if key != "type"}
+    kind = line.event["type"].removesuffix("DpEvent")
+    return f"{line.index:5d}  {line.time[:19]}  {line.holder:8s} {line.unit}/{line.trust}  {line.what}{times}: {kind} {event}"

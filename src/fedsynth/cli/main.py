@@ -1,0 +1,38 @@
+"""`fedsynth`: every command, and how errors become one sentence and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fedsynth.cli import account, ledger, plan, run, schema
+from fedsynth.errors import FedsynthError
+
+app = typer.Typer(
+    help="Make one synthetic data set together, with a privacy statement that is true.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+run.register(app)
+app.add_typer(schema.app)
+account.register(app)
+plan.register(app)
+ledger.register(app)
+
+REFUSED = 2
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command: 0 done, 1 a check failed, 2 bad input or refused, 3 interrupted and resumable."""
+    try:
+        app(args=arguments)
+    except FedsynthError as error:
+        print(f"fedsynth: {error}", file=sys.stderr)
+        sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A run's folder: which file is what, written so that a crash at any moment leaves it usable."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from fedsynth.data.atomic import replacing
+from fedsynth.data.schema import Schema
+from fedsynth.engines.store import ClientStore
+from fedsynth.errors import BadInput
+from fedsynth.federation.state import ServerState
+
+
+class Folder:
+    """RUN/: recipe, schema, ledger and history from the start; generator, statement and data at the end.
+
+    `state/` exists only while a run is unfinished: it holds the simulated clients' private parts.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.recipe = self.path / "recipe.toml"
+        self.schema = self.path / "schema.json"
+        self.ledger = self.path / "ledger.jsonl"
+        self.history = self.path / "history.jsonl"
+        self.generator = self.path / "generator.safetensors"
+        self.privacy = self.path / "privacy.json"
+        self.state = self.path / "state"
+        self._checkpoint = self.state / "checkpoint.safetensors"
+
+    @property
+    def finished(self) -> bool:
+        """True once the generator is there."""
+        return self.generator.exists() and self.privacy.exists()
+
+    def refuse_existing(self) -> None:
+        """A run never writes over another."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise BadInput(f"{self.path}: exists already; choose another --out, or continue it with --resume")
+
+    def create(self, recipe: Mapping[str, Any], schema: Schema) -> None:
+        """Make the folder with what the run was asked to do."""
+        self.state.mkdir(parents=True)
+        schema.save(self.schema)
+        with replacing(self.recipe) as temporary:
+            temporary.write_text(tomli_w.dumps(dict(recipe)))
+
+    def read_recipe(self) -> dict[str, Any]:
+        """What the run was asked to do."""
+        if not self.recipe.exists():
+            raise BadInput(
+                f"{self.path}: not a run (no recipe.toml); expected a folder that `fedsynth run` made"
+            )
+        return tomllib.loads(self.recipe.read_text())
+
+    def store(self) -> ClientStore:
+        """The file in which simulated clients remember."""
+        self.state.mkdir(exist_ok=True)
+        return ClientStore(self.state / "clients.bin")
+
+    def checkpoint(self, state: ServerState, store: ClientStore) -> None:
+        """Write the state whole, or leave the last one."""
+        tensors = {**state.to_tensors(), **store.index()}
+        temporary = self._checkpoint.with_suffix(".partial")
+        temporary.write_bytes(save(tensors))
+        temporary.replace(self._checkpoint)
+
+    def restore(self, store: ClientStore) -> ServerState | None:
+        """The last checkpoint, or None if the run was stopped before its first one."""
+        if not self._checkpoint.exists():
+            return None
+        with safe_open(self._checkpoint, framework="pt") as file:
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        store.restore(tensors)
+        return ServerState.from_tensors(tensors)
+
+    def append_history(self, line: Mapping[str, Any]) -> None:
+        """Add a finished round."""
+        with self.history.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """The finished rounds; a torn last line is left out."""
+        if not self.history.exists():
+            return []
+        lines = []
+        for text in self.history.read_text().splitlines():
+            try:
+                lines.append(json.loads(text))
+            except json.JSONDecodeError:
+                break
+        return lines
+
+    def cut_history(self, version: int) -> None:
+        """Forget rounds after `version`: they will be done again."""
+        kept = [line for line in self.read_history() if line["version"] <= version]
+        with replacing(self.history) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+
+    def finish(self) -> None:
+        """Remove the clients' private parts, which nobody needs any more."""
+        shutil.rmtree(self.state, ignore_errors=True)
+        descriptor = os.open(self.path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)

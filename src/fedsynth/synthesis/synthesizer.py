@@ -1,0 +1,192 @@
+"""fit, sample, save, load: the whole of fedsynth in the habit of SDV and scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedsynth.data.clients import RawClients, encode_clients
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput
+from fedsynth.federation.state import ServerState
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.statement import Statement, statement
+from fedsynth.recipes.budget import sampling_of
+from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.generator import Generator, Images
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
+
+
+class Synthesizer:
+    """Trains a recipe over clients and samples synthetic data from what was released.
+
+    >>> schema = Schema.from_dict({"version": 1, "kind": "table", "label": "ill", "columns": [
+    ...     {"name": "age", "type": "integer", "min": 0, "max": 99},
+    ...     {"name": "ill", "type": "binary", "categories": ["no", "yes"]}]})
+    >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 50, "ill": ["no", "yes"] * 100})
+    >>> from fedsynth.data.clients import clients_from
+    >>> synthesizer = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=2, seed=1)
+    >>> rows = synthesizer.fit(clients_from(frame, clients=50, rng=Rng(1))).sample(3)
+    >>> list(rows.columns), len(rows)
+    (['age', 'ill'], 3)
+    """
+
+    def __init__(
+        self,
+        recipe: str = "dpd_fvae",
+        schema: Schema | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rounds: int | None = None,
+        noise_multiplier: float | None = None,
+        private: bool = True,
+        seed: int | None = None,
+        device: str = "cpu",
+        accept: tuple[str, ...] = (),
+        chunk: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        """`arguments` are the recipe's own (see `fedsynth recipes`); `chunk` and `device` change speed alone."""
+        if schema is None:
+            raise BadInput(
+                "schema: a Synthesizer needs a public schema; load one with Schema.load('schema.json')"
+            )
+        self.schema = schema
+        self.request = Request(
+            recipe=recipe,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            noise_multiplier=noise_multiplier,
+            private=private,
+            seed=seed,
+            device=device,
+            accept=accept,
+            arguments=arguments,
+        )
+        self.history: list[dict[str, Any]] = []
+        self._chunk = chunk
+        self._generator: Generator | None = None
+        self._statement: Statement | None = None
+        self._ledger = Ledger(None)
+
+    @classmethod
+    def of(cls, request: Request, schema: Schema) -> Synthesizer:
+        """A synthesizer for a request, as the command line makes it."""
+        made = cls.__new__(cls)
+        made.schema, made.request, made.history = schema, request, []
+        made._chunk, made._generator, made._statement, made._ledger = None, None, None, Ledger(None)
+        return made
+
+    def fit(
+        self, clients: RawClients, *, folder: Path | str | None = None, watch: Watch | None = None
+    ) -> Synthesizer:
+        """Train over the clients; with `folder` everything is written there and a stopped run can be resumed."""
+        place = None if folder is None else Folder(folder)
+        if place:
+            place.refuse_existing()
+        encoded = encode_clients(clients, self.schema)
+        rng = Rng(self.request.seed)
+        self._ledger = Ledger(place.ledger if place else None)
+        name = place.path.name if place else "memory"
+        prepared = prepare(self.request, self.schema, encoded, rng, self._ledger, name)
+        self.request = replace(self.request, arguments=prepared.values)
+        if place:
+            place.create(self.request.to_toml(), self.schema)
+        training = Training(prepared, place, self._ledger, rng, watch, self._chunk)
+        return self._finish(prepared, training, training.start(), place)
+
+    def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
+        """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
+        place = Folder(folder)
+        encoded = encode_clients(clients, self.schema)
+        rng = Rng(self.request.seed)
+        self._ledger = Ledger(place.ledger)
+        prepared = resumed(self.request, self.schema, encoded)
+        training = Training(prepared, place, self._ledger, rng, watch, self._chunk)
+        return self._finish(prepared, training, training.resume(), place)
+
+    def _finish(
+        self, prepared: Prepared, training: Training, state: ServerState, place: Folder | None
+    ) -> Synthesizer:
+        released = {part: state.parts[part] for part in _released(prepared)}
+        self._generator = Generator(
+            self.schema, self.request.recipe, prepared.values, released, state.balance
+        )
+        self._statement = self._state(prepared)
+        self.history = training.history
+        if place:
+            self._generator.save(place.generator)
+            self._statement.save(place.privacy)
+            place.finish()
+        return self
+
+    def _state(self, prepared: Prepared) -> Statement:
+        algorithm = prepared.algorithm
+        return statement(
+            self._ledger,
+            delta=self.request.delta or 0.0,
+            adjacency=prepared.adjacency,
+            sampling=sampling_of(algorithm),
+            unit=prepared.recipe.unit,
+            seeded=self.request.seed is not None,
+            inferred=self.schema.inferred(),
+            caveats=algorithm.caveats,
+        )
+
+    def sample(
+        self, rows: int, *, condition: Mapping[str, str] | None = None, seed: int | None = None
+    ) -> pd.DataFrame | Images:
+        """Synthetic rows (or images and labels); as many as you like, at no further privacy cost."""
+        return self.generator.sample(rows, Rng(seed), condition)
+
+    @property
+    def generator(self) -> Generator:
+        """What was released."""
+        if self._generator is None:
+            raise BadInput("this synthesizer is not trained; call fit first, or load a run")
+        return self._generator
+
+    @property
+    def privacy(self) -> Statement:
+        """The privacy statement of what was released."""
+        if self._statement is None:
+            raise BadInput("this synthesizer is not trained; call fit first, or load a run")
+        return self._statement
+
+    def save(self, path: Path | str) -> None:
+        """Write recipe, schema, ledger, statement and generator to a new folder."""
+        place = Folder(path)
+        place.refuse_existing()
+        place.create(self.request.to_toml(), self.schema)
+        self._ledger.copy(place.ledger)
+        self.generator.save(place.generator)
+        self.privacy.save(place.privacy)
+        for line in self.history:
+            place.append_history(line)
+        place.finish()
+
+    @classmethod
+    def load(cls, path: Path | str) -> Synthesizer:
+        """Read a finished run."""
+        place = Folder(path)
+        request = Request.from_toml(place.read_recipe())
+        schema = Schema.load(place.schema)
+        made = cls.of(request, schema)
+        made._generator = Generator.load(place.generator, schema, request.recipe, request.arguments)
+        made._statement = Statement.load(place.privacy)
+        made._ledger = Ledger(place.ledger)
+        made.history = place.read_history()
+        return made
+
+
+def _released(prepared: Prepared) -> list[str]:
+    """The parts that leave: what is shared and needed for making data."""
+    return [part for part in prepared.algorithm.shared if part in prepared.algorithm.model.generative]

@@ -1,0 +1,256 @@
+"""One training run from encoded clients to a generator and its privacy statement, stoppable at any moment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from fedsynth.data.clients import Clients
+from fedsynth.data.schema import Schema
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.engines.store import ClientStore
+from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.loop import Round, ask, learn_balance, run
+from fedsynth.federation.query import Query, RecordCount
+from fedsynth.federation.state import ServerState
+from fedsynth.privacy import account
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.mechanism import Charge
+from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
+from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.recipes.task import Task
+from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.request import Request
+
+COUNT_NOISE = 20.0  # standard deviation of the paid-for number of records
+Watch = Callable[[Round, float | None, int], None]  # round, epsilon so far, rounds in all
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is checked and calibrated, before anything is written."""
+
+    recipe: Recipe
+    schema: Schema
+    clients: Clients
+    algorithm: Algorithm
+    values: Mapping[str, Any]
+    request: Request
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation of the claim."""
+        return adjacency_of(self.algorithm)
+
+
+def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
+    """Refuse what cannot run or may not be claimed, before any work."""
+    recipe = recipe_named(request.recipe)
+    if not clients.rows:
+        raise BadInput("the data have no rows; expected at least one")
+    if len(clients) < 2 and not recipe.pooled:
+        raise BadInput(
+            f"clients={len(clients)}: a federation needs at least two; use the recipe central_vae for one"
+        )
+    if schema.classes and len(schema.classes) < 2:
+        raise BadInput(f"label {schema.label!r} has one class, {schema.classes[0]!r}; leave the label out")
+    if request.unit not in (None, recipe.unit):
+        raise Incompatible(
+            f"unit={request.unit}: {recipe.name} protects a {recipe.unit}; {_other_unit(recipe)}"
+        )
+    if request.trust not in (None, "central"):
+        raise Incompatible(f"trust={request.trust}: {recipe.name} needs a trusted server; leave --trust out")
+    if request.transport not in (None, "clear"):
+        raise Incompatible(
+            f"transport={request.transport}: {recipe.name} runs over clear; leave --transport out"
+        )
+    _check_claim(request, schema, recipe, clients)
+    return recipe
+
+
+def _other_unit(recipe: Recipe) -> str:
+    return "use central_vae for records" if recipe.unit == "client" else "use dpd_fvae for clients"
+
+
+def _check_claim(request: Request, schema: Schema, recipe: Recipe, clients: Clients) -> None:
+    """A delta that protects nobody and bounds read from rows need the user's word."""
+    if request.target is None:
+        return
+    units = len(clients) if recipe.unit == "client" else clients.rows
+    if request.target.delta >= 1 / units and "delta" not in request.accept:
+        raise NotPrivate(
+            f"delta={request.target.delta:g} is not below 1 / {units} {recipe.unit}s, so losing one of them whole "
+            f"would be allowed; choose a smaller delta, or say --accept delta"
+        )
+    inferred = schema.inferred()
+    if inferred and request.seed is None and "inferred" not in request.accept:
+        raise NotPrivate(
+            f"columns {', '.join(inferred)}: bounds or categories were read from rows without paying; review them "
+            f'and set provenance to "public" in the schema, or say --accept inferred'
+        )
+
+
+def prepare(
+    request: Request, schema: Schema, clients: Clients, rng: Rng, ledger: Ledger, name: str
+) -> Prepared:
+    """Check, pay for the number of records where a recipe needs it, and calibrate."""
+    recipe = check_request(request, schema, clients)
+    held = clients.pooled() if recipe.pooled else clients
+    values = recipe.values(request.arguments)
+    task = Task(schema, len(held), private=request.private)
+    if request.target is None:
+        if request.rounds is not None:
+            values["rounds"] = request.rounds
+        return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
+    if recipe.unit == "record" and not values["records"]:
+        recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
+        values["records"] = _count_records(held, rng, ledger, name)
+    spent = [line.cost for line in ledger.lines()]
+    algorithm, values = fit_budget(recipe, task, values, request.target, spent)
+    return Prepared(recipe, schema, held, algorithm, values, request)
+
+
+def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
+    """The run that a folder's recipe.toml describes: calibrated already, and not to be calibrated again."""
+    recipe = check_request(request, schema, clients)
+    held = clients.pooled() if recipe.pooled else clients
+    values = recipe.values(request.arguments)
+    task = Task(schema, len(held), private=request.private)
+    return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
+
+
+def _count_records(clients: Clients, rng: Rng, ledger: Ledger, name: str) -> int:
+    """A noisy number of records, paid for first."""
+    mechanism = CentralGaussian(Clip(1.0), COUNT_NOISE)
+    query = Query("number of records", RecordCount(), 1, mechanism, len(clients), "record")
+    link = InProcess(clients, rng)
+    noisy = ask(query, link, ServerState(0, {}), rng, lambda *bill: pay(ledger, name, *bill))
+    return max(1, round(float(noisy[0])))
+
+
+def pay(ledger: Ledger, name: str, when: str, charges: list[Charge], ids: np.ndarray) -> None:
+    """Make the ledger lines of a release durable: one for the server, or one for each client that spends its own."""
+    entries = []
+    for charge in charges:
+        spent = charge.release
+        holders = ["server"] if charge.holder == "server" else [str(client) for client in ids]
+        named = f"{spent.what}, {when}" if when else spent.what
+        entries += [
+            Entry(charge.event, named, holder, spent.unit, spent.trust, spent.count, name)
+            for holder in holders
+        ]
+    if entries:
+        ledger.append_all(entries)
+
+
+@dataclass
+class Training:
+    """Runs a prepared request to its end; `folder=None` keeps everything in memory."""
+
+    prepared: Prepared
+    folder: Folder | None
+    ledger: Ledger
+    rng: Rng
+    watch: Watch | None = None
+    chunk: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list, init=False)
+
+    def start(self) -> ServerState:
+        """Train from the beginning."""
+        store = self.folder.store() if self.folder else ClientStore()
+        return self._train(
+            self.prepared.algorithm.init(self.rng.at("init")), store, self.prepared.algorithm.rounds
+        )
+
+    def resume(self) -> ServerState:
+        """Train on from the last checkpoint; rounds that were paid for and lost stay in the ledger."""
+        assert self.folder is not None
+        store = self.folder.store()
+        state = self.folder.restore(store)
+        state = state or self.prepared.algorithm.init(self.rng.at("init"))
+        self.folder.cut_history(state.version)
+        self.history = self.folder.read_history()
+        return self._train(state, store, self._affordable(state))
+
+    def _train(self, state: ServerState, store: ClientStore, rounds: int) -> ServerState:
+        algorithm, request = self.prepared.algorithm, self.prepared.request
+        link = InProcess(
+            self.prepared.clients, self.rng, device=request.device, chunk=self.chunk, store=store
+        )
+        name = self.folder.path.name if self.folder else "memory"
+
+        def bill(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+            pay(self.ledger, name, when, charges, ids)
+
+        known = state.balance is not None
+        state = learn_balance(algorithm, link, state, self.rng, bill)
+        if self.folder and not known:
+            self.folder.checkpoint(state, store)
+        odometer = self._odometer(state.version)
+        first = state.version
+
+        def seen(state: ServerState, done: Round) -> None:
+            epsilon = odometer.after(state.version - first) if odometer else None
+            self.history.append({**asdict(done), "epsilon": epsilon})
+            if self.folder:
+                self.folder.append_history(self.history[-1])
+                self.folder.checkpoint(state, store)
+            if self.watch:
+                self.watch(done, epsilon, rounds)
+
+        return run(algorithm, link, state, self.rng, bill, seen, rounds)
+
+    def _odometer(self, version: int) -> account.Odometer | None:
+        """Epsilon after further rounds, on top of what the ledger shows now (a seeded run: of each round once)."""
+        target = self.prepared.request.target
+        if target is None:
+            return None
+        each = each_round(self.prepared.algorithm)
+        spent = [line.cost for line in self.ledger.lines()]
+        if self.rng.reproducible:
+            spent = [*spent[: len(spent) - self._repeated(version)]]
+        return account.Odometer([account.compose(spent)], each, target.delta, self.prepared.adjacency)
+
+    def _repeated(self, version: int) -> int:
+        """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""
+        numbers = [_round_number(line.what) for line in self.ledger.lines()]
+        return sum(number > version for number in numbers)
+
+    def _affordable(self, state: ServerState) -> int:
+        """The version to stop at: all rounds, or fewer if lost rounds were paid for.
+
+        A seeded run repeats the very same noise, so a repeated round tells nobody anything new.
+        """
+        algorithm, target = self.prepared.algorithm, self.prepared.request.target
+        if target is None or self.rng.reproducible:
+            return algorithm.rounds
+        spent = [line.cost for line in self.ledger.lines()]
+        waiting = [] if state.balance is not None else once(algorithm)
+        left = _rounds_left(each_round(algorithm), target, [*spent, *waiting], self.prepared.adjacency)
+        if state.version + left < 1:
+            raise BudgetExhausted(
+                f"the ledger shows the budget of epsilon {target.epsilon:g} spent; nothing more can be released"
+            )
+        return min(algorithm.rounds, state.version + left)
+
+
+def _round_number(what: str) -> int:
+    """The round that a ledger line is of; 0 for what came before training."""
+    _, _, number = what.rpartition(", round ")
+    return int(number) if number.isdigit() else 0
+
+
+def _rounds_left(event: DpEvent, target: Target, spent: list[DpEvent], adjacency: str) -> int:
+    already = account.epsilon(account.compose(spent), target.delta, adjacency=adjacency)
+    if not math.isfinite(already) or already >= target.epsilon:
+        return 0
+    return account.max_rounds(event, target.epsilon, target.delta, fixed=spent, adjacency=adjacency)

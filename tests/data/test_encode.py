@@ -156,6 +156,21 @@ def test_decoded_columns_have_proper_types_and_the_schema_s_order():
     assert back["b"].tolist()[0] == 0.3
 
 
+def test_rounding_never_leaves_the_bounds():
+    schema = Schema(columns=(Column("a", "continuous", min=0.26, max=0.74, decimals=1),))
+    encoding = TableEncoding(schema)
+    back = encoding.decode(*encoding.encode(pd.DataFrame({"a": [0.26, 0.5, 0.74, 0.261]})))
+    assert back["a"].tolist() == [0.3, 0.5, 0.7, 0.3]
+    narrow = Column("a", "continuous", min=0.24, max=0.76, decimals=1)
+    assert numbers_at(narrow, np.array([0.0, 1.0])).tolist() == [0.24, 0.76]
+
+
+def test_an_ordinal_category_lies_in_the_middle_of_its_bin():
+    schema = Schema(columns=(Column("a", "ordinal", categories=("low", "high")),))
+    x, _ = TableEncoding(schema).encode(pd.DataFrame({"a": ["low", "high"]}))
+    assert x.tolist() == [[1, 0, 0.25], [0, 1, 0.75]]
+
+
 def test_everything_that_does_not_fit_is_told_in_one_error():
     made = (Column("a", "integer", min=0, max=9), Column("c", "categorical", categories=("x", "y")))
     with pytest.raises(BadInput) as refused:

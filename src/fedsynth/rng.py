@@ -63,7 +63,7 @@ class Rng:
         """A NumPy generator for this purpose. Not for privacy noise: see privacy/noise.py."""
         return np.random.default_rng(int.from_bytes(self.bytes(32), "little"))
 
-    def torch(self) -> torch.Generator:
+    def torch_generator(self) -> torch.Generator:
         """A CPU torch generator for this purpose. Not for privacy noise: see privacy/noise.py."""
         return torch.Generator().manual_seed(self.integer())
 

@@ -20,11 +20,9 @@ class ClientStore:
     """Records of client memory, keyed by client number. Without a path it lives in an unnamed temporary file."""
 
     def __init__(self, path: Path | None = None) -> None:
-        if path is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        else:
+        if path is not None:
             path.touch(exist_ok=True)
-            self._file = path.open("r+b", buffering=0)
+        self._file = tempfile.TemporaryFile() if path is None else path.open("r+b")  # noqa: SIM115
         self._slots: dict[int, int] = {}
         self._pending: dict[int, int] = {}
         self._free: list[int] = []
@@ -44,7 +42,7 @@ class ClientStore:
             if slot is None:
                 row[:] = fresh
             else:
-                os.preadv(descriptor, [memoryview(row).cast("B")], slot * width * 4)
+                os.preadv(descriptor, [row.view(np.uint8)], slot * width * 4)
         pieces = torch.from_numpy(rows).split(list(sizes.values()), dim=1)
         return {name: piece.contiguous() for name, piece in zip(sizes, pieces, strict=True)}
 
@@ -57,7 +55,7 @@ class ClientStore:
         stride = array.shape[1] * 4
         for client, row in zip(ids, array, strict=True):
             slot = self._free.pop() if self._free else self._grow()
-            os.pwrite(self._file.fileno(), memoryview(row).cast("B"), slot * stride)
+            os.pwrite(self._file.fileno(), row.tobytes(), slot * stride)
             self._pending[int(client)] = slot
 
     def _grow(self) -> int:

@@ -27,7 +27,8 @@ from fedsynth.privacy.mechanism import Charge, Mechanism, Wire
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
 from fedsynth.training.plan import Phase, train
-from fedsynth.transport.clear import Clear, Transport
+from fedsynth.transport.clear import Clear
+from fedsynth.transport.transport import Transport
 
 Memory = dict[str, Tensor]  # what a client keeps between rounds, [clients, size] each
 
@@ -86,6 +87,11 @@ class Algorithm:
             raise Incompatible(f"{self.name}: parts {sorted(unknown)} have a home or a model but not both")
         if self.rounds < 1:
             raise Incompatible(f"{self.name}: rounds={self.rounds}: at least one is needed")
+        if self.wire.kind not in self.transport.carries:
+            raise Incompatible(
+                f"{self.name}: {type(self.mechanism).__name__} sends {self.wire.kind}, but the transport "
+                f"{self.transport.name} carries {' and '.join(self.transport.carries)}"
+            )
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:

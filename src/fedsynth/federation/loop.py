@@ -17,7 +17,8 @@ from fedsynth.federation.schedule import Clock, Schedule
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.rng import Rng
-from fedsynth.transport.clear import Clear, Transport
+from fedsynth.transport.clear import Clear
+from fedsynth.transport.transport import Transport
 
 
 @dataclass(frozen=True)

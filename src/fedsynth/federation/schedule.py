@@ -26,9 +26,20 @@ class Clock:
 class Schedule(Protocol):
     """Who starts, when the server steps, with which weight, over which denominator."""
 
-    clients: int
-    sampling: str  # "poisson", "fixed" or "none", as the statement names it
-    adjacency: str
+    @property
+    def clients(self) -> int:
+        """How many there are; treated as public."""
+        ...
+
+    @property
+    def sampling(self) -> str:
+        """How a cohort is drawn, as the statement names it: poisson, fixed or none."""
+        ...
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation under which the sampling can be accounted."""
+        ...
 
     @property
     def expected(self) -> float:

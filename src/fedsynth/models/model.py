@@ -105,8 +105,9 @@ def initialise(model: Model, rng: Rng) -> dict[str, Tensor]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.at("initialise", name).integer())
             for child in module.modules():
-                if hasattr(child, "reset_parameters"):
-                    child.reset_parameters()
+                reset = getattr(child, "reset_parameters", None)
+                if callable(reset):
+                    reset()
         flat[name] = Layout.of(module).join(dict(module.named_parameters())).detach().clone()
     return flat
 

@@ -110,7 +110,7 @@ class TableVAE:
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Encoded rows for the labels: a latent from the prior, then one choice a column."""
-        generator = rng.at("sample").torch()
+        generator = rng.at("sample").torch_generator()
         latent = torch.randn(len(labels), self.latent, generator=generator)
         logits = self._logits(params["decoder"], latent, one_hot(labels, self.classes))
         rows = torch.zeros(len(labels), self.width)
@@ -200,7 +200,7 @@ class ImageVAE:
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""
-        generator = rng.at("sample").torch()
+        generator = rng.at("sample").torch_generator()
         latent = torch.randn(len(labels), self.latent, generator=generator)
         label = one_hot(labels, self.classes)
         images = [

@@ -48,8 +48,15 @@ class Charge:
 class Wire(Protocol):
     """The form of a client's message: how many are added up without keeping any of them."""
 
-    dim: int
-    kind: str
+    @property
+    def dim(self) -> int:
+        """How many numbers the sum has."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The family of numbers sent: a transport says which it carries."""
+        ...
 
     def zero(self) -> Tensor:
         """The empty sum."""

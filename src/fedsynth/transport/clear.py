@@ -3,31 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
 from fedsynth.privacy.mechanism import Wire
-
-
-class Transport(Protocol):
-    """How messages are added up and who may see the sum; knows nothing of models or privacy."""
-
-    name: str
-    blind: bool
-    needs_cohort: bool
-
-    def zero(self, wire: Wire) -> Tensor:
-        """The empty sum."""
-        ...
-
-    def absorb(self, wire: Wire, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
-        """The sum with a chunk of arrivals added; nothing of cohort size is kept."""
-        ...
-
-    def open(self, wire: Wire, total: Tensor) -> Tensor:
-        """The sum in the clear."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -37,6 +16,7 @@ class Clear:
     name: str = "clear"
     blind: bool = False
     needs_cohort: bool = False
+    carries: tuple[str, ...] = ("real", "signed-index")
 
     def zero(self, wire: Wire) -> Tensor:
         """The empty sum."""

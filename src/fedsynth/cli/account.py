@@ -280,5 +280,5 @@ def _sentence(values: dict[str, Any]) -> str:
     return (
         f"epsilon {epsilon} at delta {values['delta']:g} ({values['unit']}, {values['adjacency']}, "
         f"{values['accountant']}): noise multiplier {values['noise_multiplier']:.6g}, "
-        f"{values['rounds']:,} rounds, {cohort}"
+        f"{values['rounds']:,} round{'' if values['rounds'] == 1 else 's'}, {cohort}"
     )

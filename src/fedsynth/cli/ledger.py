@@ -84,4 +84,5 @@ def _described(line: Line) -> str:
     times = "" if line.count == 1 else f" x {line.count}"
     event = {key: value for key, value in line.event.items() if key != "type"}
     kind = line.event["type"].removesuffix("DpEvent")
-    return f"{line.index:5d}  {line.time[:19]}  {line.holder:8s} {line.unit}/{line.trust}  {line.what}{times}: {kind} {event}"
+    whom = f"{line.holder:8s} {line.unit}/{line.trust}"
+    return f"{line.index:5d}  {line.time[:19]}  {whom}  {line.what}{times}: {kind} {event}"

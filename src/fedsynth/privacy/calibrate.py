@@ -235,7 +235,7 @@ def min_clients(
     adjacency: str = "add-remove",
     accountant: str = "pld",
 ) -> int | None:
-    """A number of clients, to three digits rounded up, that brings `make_event(clients)` to epsilon; None if none does."""
+    """The clients, to three digits rounded up, that bring `make_event(clients)` to epsilon; None if none do."""
     _check_target(epsilon)
 
     def enough(clients: int, precision: float) -> bool:

@@ -178,6 +178,8 @@ class Ledger:
         """Write the same lines, hashes and all, to a new file."""
         self._look()
         other = Ledger(path)
+        if other.lines():
+            raise BadInput(f"ledger {path} has lines already; a ledger only grows, so give a new file")
         with other.locked():
             other._write(list(self._lines))
 

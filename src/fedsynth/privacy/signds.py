@@ -133,7 +133,8 @@ def hit_table(dim: int, favored: int, count: int, epsilon: float) -> Table:
             [way * gain if hits >= threshold else way for hits, way in enumerate(ways)]
             for threshold in range(1, min(count, favored) + 1)
         ]
-        return Table.of(max(tilted, key=_mean))
+        best = max(tilted, key=_mean)
+        return Table.of(best)
 
 
 def _mean(weights: list[Decimal]) -> Decimal:

@@ -35,7 +35,7 @@ def clip_l2(x: Tensor, bound: Tensor | float) -> Tensor:
     x = x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
     norms = row_norms(x)
     factor = _rounded_down(torch.clamp(bound * _SHRINK / norms, max=1.0), x.dtype)
-    return torch.where(torch.isfinite(norms)[:, None], x * factor[:, None], 0.0)
+    return (x * factor[:, None]).masked_fill_(~torch.isfinite(norms)[:, None], 0.0)
 
 
 def _rounded_down(factor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -95,7 +95,7 @@ def check_head(path: Path, lines: tuple[dict[str, Any], ...]) -> list[str]:
     """What is wrong with the end; lines that the head does not know mean a crash between the writes."""
     head = head_path(path)
     if not head.exists():
-        return [f"{head.name} is missing; a cut tail could not be noticed"] if len(lines) > 1 else []
+        return [f"{head.name} is missing; a cut tail could not be noticed"] if lines else []
     try:
         known = json.loads(head.read_text())
         count, last = int(known["count"]), str(known["hash"])

@@ -195,6 +195,8 @@ class Ledger:
 
     def _write(self, fresh: list[dict[str, Any]]) -> None:
         if self.path is not None:
+            if not self._lines:
+                chain.write_head(self.path, 0, chain.FIRST)  # from now on a missing head means a removed one
             self._size += chain.write_lines(self.path, fresh)
         self._lines.extend(fresh)
         if self.path is not None:

@@ -1,0 +1,154 @@
+"""The statement says what was released, each number once and right, and claims nothing that is not so."""
+
+import json
+import re
+
+import pytest
+from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+
+from fedsynth.errors import BadInput
+from fedsynth.privacy.account import EpsilonDeltaDpEvent, epsilon
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.statement import Statement, statement
+from fedsynth.privacy.wording import belief, shown
+
+KEYS = {
+    "unit", "adjacency", "trust", "sampling", "epsilon", "delta", "accountant", "private", "simulation",
+    "projection", "releases", "caveats", "text", "audited",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    made = Ledger(None)
+    made.append(LaplaceDpEvent(12.0), what="class counts", run="a")
+    for number in range(30):
+        made.append(PoissonSampledDpEvent(0.25, GaussianDpEvent(1.7)), what=f"round {number + 1}", run="a")
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(ledger):
+    return statement(ledger, delta=3e-6, sampling="poisson", caveats=["One key opens all messages."])
+
+
+def once(text, number):
+    return len(re.findall(rf"(?<![\d.,]){re.escape(number)}(?![\d,]|\.\d)", text)) == 1
+
+
+def test_it_has_exactly_the_keys_of_the_interface(made):
+    assert set(made.to_dict()) == KEYS
+
+
+def test_each_number_stands_in_the_text_once(made, ledger):
+    assert made.epsilon == pytest.approx(ledger.epsilon(3e-6))
+    for number in (shown(made.epsilon), "3e-06", belief(made.epsilon), "12", "30", "1.7", "0.25"):
+        assert once(made.text, number), number
+
+
+def test_no_other_number_stands_in_it(made):
+    expected = {shown(made.epsilon), "3e-06", belief(made.epsilon).rstrip("%"), "12", "30", "1.7", "0.25"}
+    assert set(re.findall(r"\d[\d.,]*(?:e-\d+)?(?<![.,])", made.text)) == expected
+
+
+def test_shown_numbers_are_never_below_the_computed_ones():
+    assert [shown(value) for value in (7.9301, 7.93, 0.1234, 12.01, 123.4, 99.95)] == [
+        "7.94", "7.93", "0.124", "12.1", "124", "100",
+    ]  # fmt: skip
+    assert belief(0.0) == "50.0%" and belief(40.0) == "practical certainty"
+
+
+def test_releases_are_listed_with_what_each_costs_alone(made):
+    counts, rounds = made.releases
+    assert (counts["what"], counts["count"], rounds["what"], rounds["count"]) == (
+        "class counts",
+        1,
+        "round",
+        30,
+    )
+    assert counts["epsilon_alone"] == pytest.approx(epsilon(LaplaceDpEvent(12.0), 3e-6))
+    assert counts["epsilon_alone"] < rounds["epsilon_alone"] < made.epsilon
+
+
+def test_it_says_what_is_protected_against_whom_and_what_is_not(made):
+    assert made.private and not made.simulation and made.trust == "central"
+    assert "all data of one participant together" in made.text
+    assert "has to be trusted" in made.text and "drawn independently" in made.text
+    assert "One key opens all messages." in made.text.split("Not covered:")[1]
+
+
+def test_a_seeded_run_claims_nothing(ledger, made):
+    simulated = statement(ledger, delta=3e-6, sampling="poisson", seeded=True)
+    assert simulated.text.startswith("simulation: no privacy")
+    assert (simulated.private, simulated.simulation, simulated.epsilon, simulated.delta) == (
+        False,
+        True,
+        None,
+        None,
+    )
+    assert all(release["epsilon_alone"] is None for release in simulated.releases)
+    assert any(f"would be ({shown(made.epsilon)}, 3e-06)" in caveat for caveat in simulated.caveats)
+    assert "These results are differentially private" not in simulated.text
+
+
+def test_a_run_without_privacy_says_so():
+    bare = statement(Ledger(None), delta=1e-5)
+    assert not bare.private and bare.epsilon is None and bare.trust == "none"
+    assert bare.text.startswith("No privacy:")
+
+
+def test_one_open_release_leaves_no_claim(ledger):
+    leaky = Ledger(None)
+    leaky.append(GaussianDpEvent(3.0), what="round")
+    leaky.append(NonPrivateDpEvent(), what="raw counts")
+    made = statement(leaky, delta=1e-5)
+    assert not made.private and made.epsilon is None
+    assert made.text.startswith("No privacy:") and "raw counts, once (without protection)" in made.text
+
+
+def test_inferred_columns_are_named_and_void_the_flag(ledger):
+    made = statement(ledger, delta=3e-6, sampling="poisson", inferred=["age", "postcode"])
+    assert not made.private and made.text.startswith("Incomplete:") and "age, postcode" in made.text
+
+
+def test_a_projection_says_so_first(ledger):
+    made = statement(ledger, delta=3e-6, sampling="poisson", projection=2_000_000)
+    assert (
+        made.projection == 2_000_000 and made.text.startswith("Projection:") and once(made.text, "2,000,000")
+    )
+
+
+def test_local_releases_report_the_client_who_sent_most():
+    local = Ledger(None)
+    for client, count in (("a", 2), ("b", 4)):
+        local.append(EpsilonDeltaDpEvent(0.2), what="vote", holder=client, trust="local", count=count)
+    made = statement(local, delta=1e-6, adjacency="replace-one")
+    assert made.trust == "local" and made.releases[0]["count"] == 4
+    assert made.epsilon == pytest.approx(0.8, abs=1e-3) and "nobody has to be trusted" in made.text
+
+
+def test_several_runs_are_mentioned():
+    several = Ledger(None)
+    for run in "abc":
+        several.append(GaussianDpEvent(5.0), what="rounds", run=run)
+    assert "3 runs on the same data" in statement(several, delta=1e-5).text
+
+
+def test_an_audit_is_quoted(ledger):
+    found = {"epsilon_lower": 1.234, "confidence": 0.95, "method": "one-run audit"}
+    made = statement(ledger, delta=3e-6, sampling="poisson", audited=found)
+    assert once(made.text, "1.23") and once(made.text, "95") and "one-run audit" in made.text
+
+
+def test_it_survives_the_file(made, tmp_path):
+    made.save(tmp_path / "privacy.json")
+    assert Statement.load(tmp_path / "privacy.json") == made
+    assert set(json.loads((tmp_path / "privacy.json").read_text())) == KEYS
+    (tmp_path / "privacy.json").write_text("{}")
+    with pytest.raises(BadInput, match="not a privacy statement"):
+        Statement.load(tmp_path / "privacy.json")
+
+
+def test_an_unknown_sampling_is_refused(ledger):
+    with pytest.raises(BadInput, match="did you mean 'poisson'"):
+        statement(ledger, delta=1e-5, sampling="poison")

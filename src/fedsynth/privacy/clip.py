@@ -57,9 +57,8 @@ def to_grid(x: Tensor, step: float) -> Tensor:
     """
     if math.frexp(step)[0] != 0.5:
         raise BadInput(f"step={step}: a grid step is a power of two, else multiples of it are not exact")
-    return (
-        torch.trunc(x / step) * step + 0.0
-    )  # + 0.0 turns -0.0, which would be sent as another number, into 0.0
+    steps = (x / step).trunc_()
+    return steps.mul_(step).add_(0.0)  # turns -0.0, which would travel as another number, into 0.0
 
 
 @dataclass(frozen=True)

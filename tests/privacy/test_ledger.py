@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import select
 import signal
 import time
 
@@ -172,7 +173,9 @@ def _kill_once(path, rng):
     child = multiprocessing.get_context("fork").Process(target=_release_until_killed, args=(path, writing))
     child.start()
     os.close(writing)
-    time.sleep(rng.uniform(0.001, 0.03))
+    if rng.random() < 0.7:  # otherwise it may die before its first line
+        select.select([reading], [], [], 10)
+    time.sleep(rng.uniform(0, 0.03))
     os.kill(child.pid, signal.SIGKILL)
     child.join()
     released = 0

@@ -15,6 +15,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.rng import Rng
 
 _CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 4 * 2**30}
+_ROUND_NUMBER = 32
 
 
 class InProcess:
@@ -52,14 +53,23 @@ class InProcess:
     def next(self) -> Arrival:
         """Train the next chunk."""
         job, ids, state = self._queue.popleft()
-        data = self.clients.gather(ids, self._device)
-        memory = self.store.read(ids, job.blank(state))
+        count = len(ids)
+        stacked = self._fill_up(ids)
+        data = self.clients.gather(stacked, self._device)
+        data.mask[count:] = False
+        memory = self.store.read(stacked, job.blank(state))
         memory = {name: value.to(self._device) for name, value in memory.items()}
-        messages, memory = job.client_round(
-            state, memory, data, ids, self._rng.at("client", type(job).__name__, state.version)
-        )
-        self.store.write(ids, memory)
-        return Arrival(ids, messages, state.version, messages.nbytes)
+        streams = self._rng.at("client", type(job).__name__, state.version)
+        messages, memory = job.client_round(state, memory, data, stacked, streams)
+        self.store.write(ids, {name: value[:count] for name, value in memory.items()})
+        return Arrival(ids, messages[:count], state.version, messages[:count].nbytes)
+
+    def _fill_up(self, ids: np.ndarray) -> np.ndarray:
+        """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort."""
+        if torch.device(self._device).type != "cuda" or len(ids) == 1:
+            return ids
+        missing = -len(ids) % _ROUND_NUMBER
+        return np.concatenate([ids, np.repeat(ids[:1], missing)])
 
     def commit(self, state: ServerState) -> None:
         """Keep what the clients learned in the round that is now complete."""

@@ -175,7 +175,7 @@ class Algorithm:
         for number, phase in enumerate(self.plan):
             progress = train(self.model, phase, params, slots, data, ids, rng.at("phase", number))
             params, slots = {**params, **progress.params}, {**slots, **progress.slots}
-            loss = progress.loss if number == 0 and progress.loss is not None else loss
+            loss = progress.loss if number == 0 else loss
         return params, slots, loss
 
     def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float]:

@@ -82,7 +82,8 @@ class Real:
         """The sum with a chunk of messages [clients, dim] added, each times its weight."""
         if bool((weights == 1).all()):
             return total.to(messages.device) + messages.sum(0, dtype=torch.float64)
-        return total.to(messages.device) + weights.to(messages) @ messages
+        weighted = messages.to(torch.float64) * weights.to(torch.float64)[:, None]
+        return total.to(messages.device) + weighted.sum(0)
 
 
 class Mechanism(Protocol):

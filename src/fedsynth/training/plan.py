@@ -5,8 +5,10 @@ Every function here works on a chunk of clients at once, [clients, ...]; one cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,7 +18,10 @@ from fedsynth.data.clients import Padded
 from fedsynth.models.model import Batch, Model, layouts
 from fedsynth.rng import Rng, expand_normal, subkeys
 from fedsynth.training.optimizer import Optimizer, Slots, keep_where
-from fedsynth.training.rule import Rows, Rule, Trained
+from fedsynth.training.recording import Recording
+from fedsynth.training.rule import Loss, Rows, Rule, Trained
+
+_NOISE_AT_ONCE = 2**20  # numbers
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,25 @@ class Phase:
         """The parts that are trained."""
         return tuple(self.optimizers)
 
+    @cached_property
+    def recorded(self) -> dict[tuple[torch.Size, ...], Recording]:
+        """Steps recorded on a GPU, by shape: a matter of speed alone."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Progress:
-    """What local training changed: parameters and optimizer state a part, and the mean loss [clients]."""
+    """What local training changes: flat vectors and optimizer state a part, the sum of losses and the steps taken."""
 
     params: Trained
-    slots: dict[str, Slots] = field(default_factory=dict)
-    loss: Tensor | None = None
+    slots: dict[str, Slots]
+    losses: Tensor  # [clients]
+    steps: Tensor  # [clients]
+
+    @property
+    def loss(self) -> Tensor:
+        """The mean loss [clients] over the steps that each client took."""
+        return self.losses / self.steps.clamp(min=1)
 
 
 def train(
@@ -59,53 +75,114 @@ def train(
     trained = {name: params[name] for name in phase.parts}
     fixed = {name: flat for name, flat in params.items() if name not in phase.parts}
     state = {name: slots.get(name) or phase.optimizers[name].init(trained[name]) for name in phase.parts}
+    device = data.mask.device
+    progress = Progress(
+        trained, state, torch.zeros(len(ids), device=device), torch.zeros(len(ids), device=device)
+    )
+    loss = loss_of(model, phase.objective)
+    rows = list(phase.rule.batches(data.mask, ids, rng))
+    noise = draw_noise(rng.at("train").keys(ids, device), rows, model.objectives[phase.objective].noise)
+    if device.type == "cuda" and phase.rule.release is None:
+        return run_captured(phase, loss, progress, fixed, data, rows, noise)
+    for chosen, drawn in zip(rows, noise, strict=True):
+        streams = rng.at("step", chosen.step)
+        batch = take(data, chosen.index, chosen.weight)
+        gradients, losses = phase.rule.gradient(loss, progress.params, fixed, batch, drawn, ids, streams)
+        active = chosen.active if phase.rule.release is None else torch.ones_like(chosen.active)
+        progress = advance(phase.optimizers, progress, gradients, losses, active)
+    return progress
+
+
+def loss_of(model: Model, objective: str) -> Loss:
+    """The model's loss for one client, as a function of flat vectors."""
     shapes = layouts(model)
-    noise_shape = model.objectives[phase.objective].noise
-    keys = rng.at("train").keys(ids, data.mask.device)
 
     def loss(trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor:
         named = {name: shapes[name].split(flat) for name, flat in {**fixed, **trained}.items()}
-        return model.loss(phase.objective, named, batch, noise)
+        return model.loss(objective, named, batch, noise)
 
-    total = torch.zeros(len(ids), device=data.mask.device)
-    steps = torch.zeros(len(ids), device=data.mask.device)
-    for rows in phase.rule.batches(data.mask, ids, rng):
-        batch = take(data, rows)
-        noise = expand_normal(subkeys(keys, rows.step), (rows.index.shape[1], *noise_shape))
-        gradients, losses = phase.rule.gradient(
-            loss, trained, fixed, batch, noise, ids, rng.at("step", rows.step)
-        )
-        active = rows.active if phase.rule.release is None else torch.ones_like(rows.active)
-        trained, state = _step(phase.optimizers, trained, gradients, state, active)
-        total = total + torch.where(active, losses, 0.0)
-        steps = steps + active
-    return Progress(trained, state, total / steps.clamp(min=1))
+    return loss
 
 
-def take(data: Padded, rows: Rows) -> Batch:
+def draw_noise(keys: Tensor, rows: list[Rows], shape: tuple[int, ...]) -> Iterator[Tensor]:
+    """The noise of each step, [clients, batch, ...]; many steps are drawn at once, which changes no number."""
+    start = 0
+    while start < len(rows):
+        width = rows[start].index.shape[1]
+        each = max(1, len(keys) * width * math.prod(shape))
+        stop = start + 1
+        while (
+            stop < len(rows)
+            and rows[stop].index.shape[1] == width
+            and (stop - start + 1) * each <= _NOISE_AT_ONCE
+        ):
+            stop += 1
+        stacked = torch.stack([subkeys(keys, chosen.step) for chosen in rows[start:stop]])
+        yield from expand_normal(stacked, (width, *shape))
+        start = stop
+
+
+def take(data: Padded, index: Tensor, weight: Tensor) -> Batch:
     """The batch of the given rows, [clients, batch, ...]."""
-    client = torch.arange(len(rows.index), device=rows.index.device)[:, None]
-    return {
-        "x": data.x[client, rows.index],
-        "y": data.y[client, rows.index],
-        "weight": rows.weight.to(torch.float32),
-    }
+    client = torch.arange(len(index), device=index.device)[:, None]
+    return {"x": data.x[client, index], "y": data.y[client, index], "weight": weight.to(torch.float32)}
 
 
-def _step(
+def advance(
     optimizers: Mapping[str, Optimizer],
-    trained: Trained,
+    progress: Progress,
     gradients: Trained,
-    state: dict[str, Slots],
+    losses: Tensor,
     active: Tensor,
-) -> tuple[Trained, dict[str, Slots]]:
+) -> Progress:
     """One optimizer step for each part; the clients that sat out keep what they had."""
-    everyone = bool(active.all())
+    everyone = active.device.type == "cpu" and bool(active.all())  # asking a GPU would stall it
     params: Trained = {}
     slots: dict[str, Slots] = {}
-    for name, flat in trained.items():
-        moved, new = optimizers[name].step(flat, gradients[name], state[name])
+    for name, flat in progress.params.items():
+        old = progress.slots[name]
+        moved, new = optimizers[name].step(flat, gradients[name], old)
         params[name] = moved if everyone else keep_where(active, moved, flat)
-        old = state[name]
         slots[name] = new if everyone else {key: keep_where(active, new[key], old[key]) for key in new}
-    return params, slots
+    counted = torch.where(active, losses, 0.0)
+    return Progress(params, slots, progress.losses + counted, progress.steps + active)
+
+
+def run_captured(
+    phase: Phase,
+    loss: Loss,
+    progress: Progress,
+    fixed: Trained,
+    data: Padded,
+    rows: list[Rows],
+    noise: Iterator[Tensor],
+) -> Progress:
+    """The same steps on a GPU, recorded once as a CUDA graph and replayed: a step is one launch instead of hundreds."""
+    nothing = np.empty(0, dtype=np.int64)
+
+    def step(
+        carried: Progress, fixed: Trained, x: Tensor, y: Tensor, index: Tensor, weight: Tensor, drawn: Tensor
+    ) -> Progress:
+        batch = take(Padded(x, y, weight), index, weight)
+        gradients, losses = phase.rule.gradient(loss, carried.params, fixed, batch, drawn, nothing, Rng())
+        return advance(phase.optimizers, carried, gradients, losses, weight.any(dim=1))
+
+    recorded = phase.recorded
+    steps = zip(rows, noise, strict=True)
+    first, drawn = next(steps)
+    signature = (data.x.shape, first.index.shape, drawn.shape)
+    if signature not in recorded:
+        recorded[signature] = Recording(
+            step, progress, (fixed, data.x, data.y, first.index, first.weight, drawn)
+        )
+    tape = recorded[signature]
+    tape.load(progress, (fixed, data.x, data.y))
+    tape.play(first.index, first.weight, drawn)
+    for chosen, drawn in steps:
+        if chosen.index.shape != first.index.shape:  # the last, shorter batch of an epoch
+            chosen = chosen.padded(first.index.shape[1])
+            drawn = torch.nn.functional.pad(
+                drawn, (0, 0) * (drawn.dim() - 2) + (0, first.index.shape[1] - drawn.shape[1])
+            )
+        tape.play(chosen.index, chosen.weight, drawn)
+    return tape.result()

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from torch import Tensor
 from torch.func import grad_and_value, vmap
@@ -39,6 +40,11 @@ class Rows:
     def active(self) -> Tensor:
         """The clients [clients] that take this step."""
         return self.weight.any(dim=1)
+
+    def padded(self, width: int) -> Rows:
+        """The same rows, with empty places up to `width`."""
+        more = (0, width - self.index.shape[1])
+        return Rows(F.pad(self.index, more), F.pad(self.weight, more), self.step)
 
 
 class Rule(Protocol):

@@ -42,7 +42,7 @@ class ClientStore:
             if slot is None:
                 row[:] = fresh
             else:
-                os.preadv(descriptor, [memoryview(row.view(np.uint8))], slot * width * 4)
+                os.preadv(descriptor, [row.data], slot * width * 4)
         pieces = torch.from_numpy(rows).split(list(sizes.values()), dim=1)
         return {name: piece.contiguous() for name, piece in zip(sizes, pieces, strict=True)}
 

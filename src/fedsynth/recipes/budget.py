@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from dp_accounting import DpEvent
@@ -102,20 +103,38 @@ def _with_given_noise(
     paid: Sequence[DpEvent],
 ) -> tuple[Algorithm, dict[str, Any]]:
     """As many rounds as the budget allows, or the given ones if they fit."""
-    algorithm = recipe.build(task, chosen)
-    fixed = [*paid, *once(algorithm)]
-    allowed = account.max_rounds(
-        each_round(algorithm), target.epsilon, target.delta, fixed=fixed, adjacency=adjacency
-    )
     noise = chosen["noise_multiplier"]
-    if target.rounds is not None and target.rounds > allowed:
-        raise BudgetExhausted(
-            f"noise_multiplier={noise:g} allows {allowed} rounds at epsilon {target.epsilon:g}, not "
-            f"{target.rounds}; give one of the two and let the other follow"
+
+    @cache
+    def allowed(rounds: int) -> int:
+        algorithm = recipe.build(task, {**chosen, "rounds": rounds})
+        fixed = [*paid, *once(algorithm)]
+        return account.max_rounds(
+            each_round(algorithm), target.epsilon, target.delta, fixed=fixed, adjacency=adjacency
         )
-    if allowed < 1:
+
+    if target.rounds is not None and target.rounds > allowed(target.rounds):
+        raise BudgetExhausted(
+            f"noise_multiplier={noise:g} allows {allowed(target.rounds)} rounds at epsilon {target.epsilon:g}, "
+            f"not {target.rounds}; give one of the two and let the other follow"
+        )
+    rounds = target.rounds or _settle(allowed, chosen["rounds"])
+    if rounds < 1:
         raise BudgetExhausted(
             f"noise_multiplier={noise:g}: not even one round fits epsilon {target.epsilon:g}; use more noise"
         )
-    chosen["rounds"] = target.rounds or allowed
+    chosen["rounds"] = rounds
     return recipe.build(task, chosen), chosen
+
+
+def _settle(allowed: Callable[[int], int], rounds: int) -> int:
+    """Rounds that fit beside what a run of just so many rounds releases once: a longer run asks for more of it.
+
+    >>> _settle(lambda rounds: 100 - rounds // 10, 5)
+    91
+    """
+    for _ in range(3):
+        rounds = max(1, allowed(rounds))
+    while allowed(rounds) < rounds:
+        rounds = allowed(rounds)
+    return rounds

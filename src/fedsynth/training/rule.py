@@ -26,6 +26,7 @@ from fedsynth.rng import Rng, expand_uniform, subkeys
 
 Trained = dict[str, Tensor]  # part -> flat vectors [clients, size]
 Loss = Callable[[Trained, Trained, Batch, Tensor], Tensor]  # one client: trained, fixed, batch, noise
+_AT_ONCE = {"cpu": 2**22, "cuda": 2**30}  # numbers in a stack of record gradients; more is slower on a CPU
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,6 @@ class DPSGD:
     trust: Trust = "local"
     loss_bound: float = 100.0
     report: float = 0.1
-    chunk: int = 512
     unit: Literal["record"] = "record"
 
     @property
@@ -185,10 +185,10 @@ class DPSGD:
         sizes = [flat.shape[-1] for flat in trained.values()]
         clip = self._clip(sum(sizes))
         width = sum(sizes) + 1
-        rows = batch["weight"].shape[1]
+        chunk = max(1, _AT_ONCE[noise.device.type] // (width * len(ids)))
         total = torch.zeros(len(ids), width, dtype=torch.float64, device=noise.device)
-        for start in range(0, rows, self.chunk):
-            part = slice(start, start + self.chunk)
+        for start in range(0, batch["weight"].shape[1], chunk):
+            part = slice(start, start + chunk)
             piece = {name: value[:, part] for name, value in batch.items()}
             total += self._clipped_sum(loss, trained, fixed, piece, noise[:, part], clip)
         drawn = client_noise(ids, width, self.noise_multiplier * clip.bound, clip.step, rng.at("noise"))

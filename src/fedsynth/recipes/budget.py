@@ -133,8 +133,8 @@ def _settle(allowed: Callable[[int], int], rounds: int) -> int:
     >>> _settle(lambda rounds: 100 - rounds // 10, 5)
     91
     """
-    for _ in range(3):
+    for _ in range(2):
         rounds = max(1, allowed(rounds))
-    while allowed(rounds) < rounds:
+    while rounds and allowed(rounds) < rounds:
         rounds = allowed(rounds)
     return rounds

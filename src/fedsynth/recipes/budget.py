@@ -131,7 +131,7 @@ def _settle(allowed: Callable[[int], int], rounds: int) -> int:
     """Rounds that fit beside what a run of just so many rounds releases once: a longer run asks for more of it.
 
     >>> _settle(lambda rounds: 100 - rounds // 10, 5)
-    91
+    90
     """
     for _ in range(2):
         rounds = max(1, allowed(rounds))

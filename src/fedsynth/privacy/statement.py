@@ -166,7 +166,7 @@ def _release(
 def _kind(what: str) -> str:
     """What a release is, without its number.
 
-    >>> _kind("round 12"), _kind("class counts")
-    ('round', 'class counts')
+    >>> _kind("noisy sum, round 12"), _kind("class counts")
+    ('noisy sum', 'class counts')
     """
-    return re.sub(r"[\s#]*\d+$", "", what) or what
+    return re.sub(r"(, round)?[\s#]*\d+$", "", what) or what

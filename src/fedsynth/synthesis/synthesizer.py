@@ -16,6 +16,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import sampling_of
+from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
@@ -180,7 +181,8 @@ class Synthesizer:
         request = Request.from_toml(place.read_recipe())
         schema = Schema.load(place.schema)
         made = cls.of(request, schema)
-        made._generator = Generator.load(place.generator, schema, request.recipe, request.arguments)
+        values = recipe_named(request.recipe).values(request.arguments)
+        made._generator = Generator.load(place.generator, schema, request.recipe, values)
         made._statement = Statement.load(place.privacy)
         made._ledger = Ledger(place.ledger)
         made.history = place.read_history()

@@ -23,7 +23,7 @@ class ClientStore:
         if path is not None:
             path.touch(exist_ok=True)
         self._file = tempfile.TemporaryFile() if path is None else path.open("r+b")  # noqa: SIM115
-        self._slots: dict[int, int] = {}
+        self._slots = np.empty(0, dtype=np.int64)  # client -> slot, -1 if it never took part
         self._pending: dict[int, int] = {}
         self._free: list[int] = []
         self._used = 0
@@ -38,8 +38,8 @@ class ClientStore:
         rows = np.empty((len(ids), width), dtype=np.float32)
         descriptor = self._file.fileno()
         for row, client in zip(rows, ids, strict=True):
-            slot = self._pending.get(int(client), self._slots.get(int(client)))
-            if slot is None:
+            slot = self._pending.get(int(client), self._slot(int(client)))
+            if slot < 0:
                 row[:] = fresh
             else:
                 os.preadv(descriptor, [row.data], slot * width * 4)
@@ -58,28 +58,33 @@ class ClientStore:
             os.pwrite(self._file.fileno(), row.tobytes(), slot * stride)
             self._pending[int(client)] = slot
 
+    def _slot(self, client: int) -> int:
+        return int(self._slots[client]) if client < len(self._slots) else -1
+
     def _grow(self) -> int:
         self._used += 1
         return self._used - 1
 
     def commit(self) -> None:
         """Make the writes since the last commit the valid ones; the slots they replace become free."""
+        most = max(self._pending, default=-1)
+        if most >= len(self._slots):
+            room = np.full(max(most + 1, 2 * len(self._slots)) - len(self._slots), -1, dtype=np.int64)
+            self._slots = np.concatenate([self._slots, room])
         for client, slot in self._pending.items():
-            if client in self._slots:
-                self._free.append(self._slots[client])
+            if self._slots[client] >= 0:
+                self._free.append(int(self._slots[client]))
             self._slots[client] = slot
         self._pending.clear()
 
     def index(self) -> dict[str, Tensor]:
         """Which slot holds which client: goes into the checkpoint, and back in through `restore`."""
-        pairs = sorted(self._slots.items())
-        return {"store": torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)}
+        return {"store": torch.from_numpy(self._slots.copy())}
 
     def restore(self, index: Mapping[str, Tensor]) -> None:
         """Go back to a checkpoint: anything written since is forgotten."""
-        pairs = index["store"].tolist()
-        self._slots = dict(pairs)
-        taken = set(self._slots.values())
+        self._slots = index["store"].numpy().copy()
+        taken = set(self._slots[self._slots >= 0].tolist())
         self._used = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._used) if slot not in taken]
         self._pending.clear()

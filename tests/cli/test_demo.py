@@ -1,0 +1,60 @@
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from fedsynth.cli import demo
+from fedsynth.data.datasets import rand_health
+from fedsynth.errors import BadInput
+from fedsynth.evaluation.score import load_scores
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        demo.main([*arguments, "--quiet"])
+    return stopped.value.code or 0
+
+
+@pytest.mark.recipe
+def test_the_demo_is_a_private_run_that_says_what_it_did(tmp_path, capsys):
+    pytest.importorskip("statsmodels", reason="the extra 'demo' is not installed")
+    out = tmp_path / "demo-run"
+    for _ in range(2):  # the second run removes what the first one left
+        assert run("--out", str(out), "--rounds", "2", "--people", "300") == 0
+    told = capsys.readouterr().out
+    for expected in (
+        "differentially private with epsilon",
+        "gradient boosting",
+        "always the same",
+        "saw_doctor",
+    ):
+        assert expected in told
+    assert all(name in told for name in ("privacy.json", "synthetic.parquet", "scores.json"))
+    statement = json.loads((out / "privacy.json").read_text())
+    assert statement["private"] and not statement["simulation"] and statement["unit"] == "client"
+    assert statement["epsilon"] <= 8.0 and statement["delta"] == 1e-5
+    assert len(pd.read_parquet(out / "synthetic.parquet")) == demo.ROWS
+    assert all("train_on_real" in score.detail for score in load_scores(out / "scores.json"))
+
+
+def test_whole_people_are_held_out():
+    pytest.importorskip("statsmodels", reason="the extra 'demo' is not installed")
+    frame, schema = rand_health()
+    train, test = demo._hold_out(frame, schema, None)
+    assert not set(train["person"]) & set(test["person"]) and len(train) + len(test) == len(frame)
+    assert test["person"].nunique() == pytest.approx(0.2 * 5912, abs=1)
+
+
+def test_a_folder_that_is_no_demo_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    with pytest.raises(BadInput, match="not an earlier demo"):
+        demo._remove_earlier(tmp_path)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_without_its_extra_the_demo_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "statsmodels", None)
+    monkeypatch.setitem(sys.modules, "statsmodels.datasets", None)
+    assert run("--out", str(tmp_path / "run")) == 2
+    assert "pip install 'fedsynth[demo]'" in capsys.readouterr().err

@@ -1,0 +1,52 @@
+"""The plan as a picture: epsilon against clients, rounds and noise. The one file of the plan that needs matplotlib."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsynth.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: named curves of epsilon over something."""
+
+    title: str
+    axis: str
+    curves: Mapping[str, Sequence[tuple[float, float]]]
+
+
+def save_plot(panels: Sequence[Panel], budget: float, path: Path) -> None:
+    """Write the panels side by side to a PNG file, or to an HTML page that holds it."""
+    if path.suffix not in (".png", ".html"):
+        raise BadInput(f"--plot {path}: expected a name that ends with .png or .html")
+    image = _png(panels, budget)
+    if path.suffix == ".png":
+        path.write_bytes(image)
+        return
+    data = base64.b64encode(image).decode()
+    path.write_text(
+        '<!doctype html><meta charset="utf-8"><title>fedsynth plan</title>'
+        f'<img alt="epsilon against clients, rounds and noise" src="data:image/png;base64,{data}">\n'
+    )
+
+
+def _png(panels: Sequence[Panel], budget: float) -> bytes:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BadInput("--plot needs matplotlib; install it with: pip install 'fedsynth[report]'") from error
+    figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for name, points in panel.curves.items():
+            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=name)
+        axes.axhline(budget, color="0.5", linestyle="--", linewidth=1, label="budget")
+        axes.set(title=panel.title, xlabel=panel.axis, ylabel="epsilon", xscale="log", yscale="log")
+        axes.legend(fontsize=8)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=140)
+    return buffer.getvalue()

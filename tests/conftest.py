@@ -1,0 +1,107 @@
+"""Small clients, small models and small runs for the tests of every room."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedsynth.data.clients import Clients, RawClients, encode_clients
+from fedsynth.data.schema import Schema
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.recipes.task import Task
+
+torch.set_num_threads(1)
+warnings.filterwarnings("ignore", module="opacus")
+
+SIZES = (0, 1, 2, 3, 5, 7, 4, 1, 9, 6)  # rows of the ten clients
+SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4}
+TABLE = {
+    "version": 1,
+    "kind": "table",
+    "label": "ill",
+    "client": "owner",
+    "columns": [
+        {"name": "age", "type": "integer", "min": 0, "max": 99},
+        {"name": "bmi", "type": "continuous", "min": 10.0, "max": 60.0, "missing": True},
+        {"name": "sex", "type": "categorical", "categories": ["F", "M"]},
+        {"name": "grade", "type": "ordinal", "categories": ["low", "middle", "high"]},
+        {"name": "ill", "type": "binary", "categories": ["no", "yes"]},
+    ],
+}
+IMAGE = {
+    "version": 1,
+    "kind": "image",
+    "height": 8,
+    "width": 8,
+    "channels": 1,
+    "label": {"name": "digit", "categories": ["0", "1"]},
+}
+
+
+def make_frame(owners: np.ndarray, seed: int = 0) -> pd.DataFrame:
+    """Rows whose columns depend on the label, one for each owner."""
+    draw = np.random.default_rng(seed)
+    count = len(owners)
+    ill = draw.integers(0, 2, count)
+    bmi = np.round(np.clip(draw.normal(25 + 10 * ill, 5), 10, 60), 2)
+    return pd.DataFrame(
+        {
+            "owner": owners,
+            "age": np.clip(draw.normal(30 + 40 * ill, 9), 0, 99).astype(int),
+            "bmi": np.where(draw.random(count) < 0.2, np.nan, bmi),
+            "sex": np.where(draw.random(count) < 0.5, "F", "M"),
+            "grade": np.array(["low", "middle", "high"])[draw.integers(0, 3, count)],
+            "ill": np.where(ill == 1, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def schema() -> Schema:
+    return Schema.from_dict(TABLE)
+
+
+@pytest.fixture(scope="session")
+def image_schema() -> Schema:
+    return Schema.from_dict(IMAGE)
+
+
+@pytest.fixture(scope="session")
+def frame() -> pd.DataFrame:
+    """40 clients with three rows each."""
+    return make_frame(np.repeat(np.arange(40), 3))
+
+
+@pytest.fixture(scope="session")
+def ten() -> dict[str, Clients]:
+    """Ten clients of unequal size, one of them empty, with rows or with images."""
+    owner = np.repeat(np.arange(10), SIZES)
+    rows = RawClients(owner, 10, (), frame=make_frame(owner).drop(columns="owner"))
+    draw = np.random.default_rng(1)
+    pixels = draw.integers(0, 256, (len(owner), 8, 8), dtype=np.uint8)
+    images = RawClients(owner, 10, (), images=pixels, labels=draw.integers(0, 2, len(owner)).astype(str))
+    return {
+        "table": encode_clients(rows, Schema.from_dict(TABLE)),
+        "image": encode_clients(images, Schema.from_dict(IMAGE)),
+    }
+
+
+def build(
+    name: str, kind: str = "table", *, private: bool = True, clients: int = 10, **settings: object
+) -> Algorithm:
+    """A small algorithm, its noise given and not calibrated."""
+    recipe = recipe_named(name)
+    task = Task(Schema.from_dict(TABLE if kind == "table" else IMAGE), clients, private=private)
+    wanted = {**SMALL, "rounds": 3, "rate": 0.8, "noise_multiplier": 1.0, "records": 38, **settings}
+    known = recipe.arguments()
+    return recipe.build(task, recipe.values({key: value for key, value in wanted.items() if key in known}))
+
+
+@pytest.fixture(scope="session", name="build")
+def build_fixture():
+    return build

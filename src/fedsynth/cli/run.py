@@ -186,7 +186,7 @@ def _read_clients(request: Request, schema: Schema) -> RawClients:
         raise BadInput(
             f"{request.data}: images, but the schema is of a {schema.kind}; expected a CSV or Parquet file"
         )
-    frame = read_table(request.data)
+    frame = read_table(request.data, schema)
     if column is None and schema.client in frame.columns:
         frame = frame.drop(columns=schema.client)
     return clients_from(

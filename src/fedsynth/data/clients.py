@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedsynth.data.conform import conform
 from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.partition import by_column
 from fedsynth.data.partition import split as split_rows
@@ -199,7 +200,7 @@ def _encode(raw: RawClients, schema: Schema) -> tuple[Tensor, Tensor]:
     if name is not None and any(column.name == name for column in schema.columns) and schema.client != name:
         advice = f'write "client": "{name}" in the schema'
         raise BadInput(f"column {name!r} names the client, so it cannot be synthesised; {advice}")
-    return TableEncoding(schema).encode(raw.frame)
+    return TableEncoding(schema).encode(conform(raw.frame, schema))
 
 
 def _one_of(column: object, clients: int | None) -> None:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Link
-from fedsynth.federation.query import Query, as_probabilities
+from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Clock, Schedule
 from fedsynth.federation.state import ServerState
+from fedsynth.federation.statistics import as_probabilities
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.rng import Rng
 from fedsynth.transport.clear import Clear

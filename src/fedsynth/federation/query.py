@@ -79,37 +79,3 @@ class Query:
         """The noisy sum of all answers."""
         noisy, _ = self.mechanism.estimate(total, 1.0, {}, rng.at("estimate"))
         return noisy.cpu()
-
-
-@dataclass(frozen=True)
-class LabelShares:
-    """Each client's shares of the classes: a vector in the simplex, so its norm is at most 1."""
-
-    classes: int
-
-    def __call__(self, data: Padded) -> Tensor:
-        """[clients, classes]."""
-        ours = data.y[..., None] == torch.arange(self.classes, device=data.y.device)
-        counts = (ours & data.mask[..., None]).sum(1).to(torch.float32)
-        return counts / counts.sum(1, keepdim=True).clamp(min=1)
-
-
-@dataclass(frozen=True)
-class RecordCount:
-    """One for each record: their sum is the number of records."""
-
-    def __call__(self, data: Padded) -> Tensor:
-        """[clients, 1]."""
-        return data.mask.sum(1, keepdim=True).to(torch.float32)
-
-
-def as_probabilities(noisy: Tensor, floor: float = 1e-3) -> Tensor:
-    """Class probabilities from noisy counts; none below `floor`, so that no class is lost to noise.
-
-    >>> as_probabilities(torch.tensor([30.0, -2.0, 70.0]))
-    tensor([0.2997, 0.0010, 0.6993])
-    """
-    shares = noisy.to(torch.float32).clamp(min=0)
-    shares = shares / shares.sum().clamp(min=1e-12)
-    shares = shares.clamp(min=floor)
-    return shares / shares.sum()

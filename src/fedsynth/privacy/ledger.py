@@ -174,14 +174,14 @@ class Ledger:
         ]
         return max(answers, key=lambda found: found.epsilon)
 
-    def copy(self, path: Path | str) -> None:
-        """Write the same lines, hashes and all, to a new file."""
-        self._look()
-        other = Ledger(path)
-        if other.lines():
-            raise BadInput(f"ledger {path} has lines already; a ledger only grows, so give a new file")
-        with other.locked():
-            other._write(list(self._lines))
+    def adopt(self, earlier: Ledger) -> None:
+        """Begin with the lines of another ledger, hashes and all; only while this one is empty."""
+        earlier._look()
+        with self.locked():
+            self._refresh()
+            if self._lines:
+                raise BadInput(f"ledger {self.path} has lines already; it cannot begin with another's")
+            self._write(list(earlier._lines))
 
     @property
     def head(self) -> str:

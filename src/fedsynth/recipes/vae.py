@@ -6,9 +6,10 @@ import math
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.query import LabelShares, Query
+from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Schedule
 from fedsynth.federation.server import Momentum
+from fedsynth.federation.statistics import LabelShares
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.vae import ImageVAE, TableVAE
 from fedsynth.privacy.central import CentralGaussian

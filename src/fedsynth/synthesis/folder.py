@@ -22,6 +22,11 @@ from fedsynth.errors import BadInput
 from fedsynth.federation.state import ServerState
 
 
+def schema_ledger(schema: Path | str) -> Path:
+    """Where a schema's own cost is written: beside it."""
+    return Path(schema).with_suffix(".ledger.jsonl")
+
+
 class Folder:
     """RUN/: recipe, schema, ledger and history from the start; generator, statement and data at the end.
 

@@ -74,7 +74,9 @@ class Generator:
         declared = self.schema.label_probabilities
         balance = torch.tensor(declared) if declared is not None else self.balance
         chances = torch.ones(len(classes)) if balance is None else balance.to(torch.float32)
-        return torch.multinomial(chances, rows, replacement=True, generator=rng.at("labels").torch_generator())
+        return torch.multinomial(
+            chances, rows, replacement=True, generator=rng.at("labels").torch_generator()
+        )
 
     def _draw(self, labels: Tensor, rng: Rng) -> Tensor:
         model = self.model

@@ -11,14 +11,14 @@ import pandas as pd
 
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import sampling_of
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.folder import Folder, schema_ledger
 from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
@@ -97,7 +97,7 @@ class Synthesizer:
         rng = Rng(self.request.seed)
         self._ledger = Ledger(place.ledger if place else None)
         name = place.path.name if place else "memory"
-        prepared = prepare(self.request, self.schema, encoded, rng, self._ledger, name)
+        prepared = prepare(self.request, self.schema, encoded, rng, self._ledger, name, self._earlier())
         self.request = replace(self.request, arguments=prepared.values)
         if place:
             place.create(self.request.to_toml(), self.schema)
@@ -113,6 +113,19 @@ class Synthesizer:
         prepared = resumed(self.request, self.schema, encoded)
         training = Training(prepared, place, self._ledger, rng, watch, self._chunk)
         return self._finish(prepared, training, training.resume(), place)
+
+    def _earlier(self) -> Ledger | None:
+        """What the schema cost, if its columns were paid for."""
+        paid = [name for name, source in self.schema.provenance.items() if source == "paid"]
+        if not paid:
+            return None
+        path = None if self.request.schema is None else schema_ledger(self.request.schema)
+        if path is None or not path.exists():
+            raise NotPrivate(
+                f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema "
+                f"({path or 'no schema file named'}); keep the two files together"
+            )
+        return Ledger(path)
 
     def _finish(
         self, prepared: Prepared, training: Training, state: ServerState, place: Folder | None
@@ -167,7 +180,7 @@ class Synthesizer:
         place = Folder(path)
         place.refuse_existing()
         place.create(self.request.to_toml(), self.schema)
-        self._ledger.copy(place.ledger)
+        Ledger(place.ledger).adopt(self._ledger)
         self.generator.save(place.generator)
         self.privacy.save(place.privacy)
         for line in self.history:

@@ -17,8 +17,9 @@ from fedsynth.engines.store import ClientStore
 from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round, ask, learn_balance, run
-from fedsynth.federation.query import Query, RecordCount
+from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
+from fedsynth.federation.statistics import RecordCount
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -100,9 +101,18 @@ def _check_claim(request: Request, schema: Schema, recipe: Recipe, clients: Clie
 
 
 def prepare(
-    request: Request, schema: Schema, clients: Clients, rng: Rng, ledger: Ledger, name: str
+    request: Request,
+    schema: Schema,
+    clients: Clients,
+    rng: Rng,
+    ledger: Ledger,
+    name: str,
+    earlier: Ledger | None = None,
 ) -> Prepared:
-    """Check, pay for the number of records where a recipe needs it, and calibrate."""
+    """Check, pay for the number of records where a recipe needs it, and calibrate.
+
+    What `earlier` shows was spent on these data already: it goes first into this run's ledger.
+    """
     recipe = check_request(request, schema, clients)
     held = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
@@ -111,6 +121,8 @@ def prepare(
         if request.rounds is not None:
             values["rounds"] = request.rounds
         return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
+    if earlier is not None:
+        ledger.adopt(earlier)
     if recipe.unit == "record" and not values["records"]:
         recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
         values["records"] = _count_records(held, rng, ledger, name)

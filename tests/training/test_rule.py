@@ -1,0 +1,206 @@
+import warnings
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from scipy.stats import chi2
+from torch import nn
+from torch.func import functional_call, grad
+
+from fedsynth.errors import BadInput
+from fedsynth.rng import Rng
+from fedsynth.training.rule import DPSGD, Epochs
+
+ROWS = 12
+
+
+torch.manual_seed(0)
+NETWORK = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+
+
+def flat(module: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+
+
+def loss(trained, fixed, batch, noise):
+    """Cross-entropy of a small network: its per-record gradients are what Opacus computes too."""
+    named = list(NETWORK.named_parameters())
+    pieces = trained["all"].split([p.numel() for _, p in named])
+    params = {name: piece.reshape(p.shape) for (name, p), piece in zip(named, pieces, strict=True)}
+    scores = functional_call(NETWORK, params, (batch["x"],))
+    chosen = torch.log_softmax(scores, -1).gather(-1, batch["y"][..., None])[..., 0]
+    return -(chosen * batch["weight"]).sum() / batch["weight"].sum()
+
+
+def batch_of(rows=ROWS, clients=1, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        "x": 3 * torch.randn(clients, rows, 3, generator=draw),
+        "y": torch.randint(0, 2, (clients, rows), generator=draw),
+        "weight": torch.ones(clients, rows),
+    }
+
+
+def summed(rule, batch, clients=1, ids=None):
+    """The rule's sum over records of [gradient, loss], without noise and not divided."""
+    trained = {"all": flat(NETWORK).expand(clients, -1)}
+    noise = torch.zeros(clients, batch["x"].shape[1], 1)
+    ids = np.arange(clients) if ids is None else ids
+    gradients, losses = rule.gradient(loss, trained, {}, batch, noise, ids, Rng(1))
+    reported = losses.double() * rule.report * rule.clip / rule.loss_bound
+    return torch.cat([gradients["all"].double(), reported[:, None]], dim=1) * rule.expected_batch
+
+
+def noiseless(clip=0.5, **changes):
+    return DPSGD(clip, 0.0, rate=0.5, steps=1, expected_batch=7.0, **changes)
+
+
+def test_clipped_gradients_equal_those_of_opacus():
+    batch = batch_of()
+    rule = noiseless(clip=1.5)
+    bound = 1.5 * (1 - rule.report**2) ** 0.5
+    module = GradSampleModule(deepcopy(NETWORK))
+    optimizer = DPOptimizer(
+        torch.optim.SGD(module.parameters(), 1.0),
+        noise_multiplier=0.0,
+        max_grad_norm=bound,
+        expected_batch_size=7,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        losses = nn.functional.cross_entropy(module(batch["x"][0]), batch["y"][0], reduction="mean")
+        losses.backward()
+    norms = torch.stack([p.grad_sample.flatten(1).norm(dim=1) for p in module.parameters()]).norm(dim=0)
+    assert (norms > bound).any() and (norms < bound).any()
+    before = flat(NETWORK)
+    optimizer.step()
+    ours = summed(rule, batch)[0, :-1] / 7.0
+    torch.testing.assert_close(ours, (before - flat(module)).double(), rtol=1e-4, atol=2e-6)
+
+
+def test_nested_vmap_equals_a_loop_over_clients_and_records():
+    batch = batch_of(rows=4, clients=3)
+    rule = noiseless(clip=0.5)
+    expected = torch.zeros(3, 32, dtype=torch.float64)
+    for client in range(3):
+        for row in range(4):
+            single = {name: value[client, row : row + 1] for name, value in batch.items()}
+            gradient = grad(loss)({"all": flat(NETWORK)}, {}, single, torch.zeros(1, 1))["all"].double()
+            bound = rule.clip * (1 - rule.report**2) ** 0.5
+            expected[client] += gradient * min(1.0, bound / gradient.norm())
+    torch.testing.assert_close(summed(rule, batch, 3)[:, :-1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_removing_any_record_moves_the_sum_by_at_most_the_clip():
+    batch = batch_of()
+    rule = noiseless(clip=0.5)
+    whole = summed(rule, batch)
+    moves = []
+    for row in range(ROWS):
+        weight = batch["weight"].clone()
+        weight[0, row] = 0
+        moves.append(float((whole - summed(rule, {**batch, "weight": weight})).norm()))
+    assert max(moves) <= 0.5 + 1e-5
+    assert max(moves) > 0.49  # the bound is met, so the search could have found a breach
+
+
+def test_the_reported_loss_has_its_own_share_of_the_clip():
+    rule = noiseless(clip=0.5, loss_bound=1e-3)  # every loss is above its bound
+    assert summed(rule, batch_of())[0, -1] == pytest.approx(ROWS * 0.5 * rule.report, rel=1e-4)
+    rule = noiseless(clip=0.5, loss_bound=1e3)
+    mean = summed(rule, batch_of())[0, -1] / ROWS / (0.5 * rule.report) * 1e3
+    expected = loss(
+        {"all": flat(NETWORK)}, {}, {k: v[0] for k, v in batch_of().items()}, torch.zeros(ROWS, 1)
+    )
+    assert float(mean) == pytest.approx(float(expected), rel=1e-2)
+
+
+def test_rows_taken_in_pieces_give_the_same_sum(monkeypatch):
+    whole = summed(noiseless(), batch_of())
+    monkeypatch.setattr("fedsynth.training.rule._AT_ONCE", {"cpu": 100})
+    assert torch.equal(summed(noiseless(), batch_of()), whole)
+
+
+def test_a_record_that_is_not_a_number_counts_as_nothing():
+    batch = batch_of()
+    batch["x"][0, 3] = float("nan")
+    without = batch_of()
+    without["weight"][0, 3] = 0
+    assert torch.equal(summed(noiseless(), batch), summed(noiseless(), without))
+
+
+def test_the_sum_is_divided_by_the_expected_batch_whoever_turned_up():
+    trained = {"all": flat(NETWORK)[None]}
+    batch = batch_of(rows=2)
+    both, _ = noiseless().gradient(loss, trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+    batch["weight"][0, 1] = 0
+    one, _ = noiseless().gradient(loss, trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+    single = {name: value[:, 1:] for name, value in batch_of(rows=2).items()}
+    other, _ = noiseless().gradient(loss, trained, {}, single, torch.zeros(1, 1, 1), np.array([0]), Rng(1))
+    torch.testing.assert_close(both["all"], one["all"] + other["all"], rtol=1e-5, atol=1e-7)
+
+
+def test_noise_has_the_scale_of_the_clip():
+    rule = DPSGD(0.5, 3.0, rate=0.5, steps=1, expected_batch=7.0)
+    clients = 400
+    batch = {name: value.expand(clients, *value.shape[1:]) for name, value in batch_of(rows=1).items()}
+    trained = {"all": flat(NETWORK).expand(clients, -1)}
+    drawn, _ = rule.gradient(loss, trained, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), Rng(4))
+    spread = float(drawn["all"].std(dim=0).mean()) * 7.0
+    assert spread == pytest.approx(1.5, rel=0.02)
+
+
+def test_batches_are_poisson_samples():
+    rule = DPSGD(1.0, 1.0, rate=0.3, steps=4000, expected_batch=3.0)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    mask[1, 3:] = False
+    taken = np.zeros((4000, 2, 5))
+    for step, rows in enumerate(rule.batches(mask, np.array([3, 8]), Rng(2))):
+        for client in range(2):
+            taken[step, client, rows.index[client][rows.weight[client]].numpy()] += 1
+    assert taken.max() == 1 and taken[:, 1, 3:].sum() == 0
+    drawn = np.concatenate([taken[:, 0], taken[:, 1, :3]], axis=1)
+    counts = drawn.sum(0)
+    assert ((counts - 1200) ** 2 / (4000 * 0.3 * 0.7)).sum() < chi2.ppf(0.999, 8)
+    links = np.corrcoef(drawn.T)[np.triu_indices(8, 1)] * 4000**0.5
+    assert (links**2).sum() < chi2.ppf(0.999, 28)
+    follows = np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1]
+    assert abs(follows) * (3999 * 8) ** 0.5 < 3.3
+
+
+def test_the_cost_is_that_of_the_batches():
+    rule = DPSGD(1.0, 1.5, rate=0.25, steps=6, expected_batch=3.0, trust="central")
+    assert rule.release.event == PoissonSampledDpEvent(0.25, GaussianDpEvent(1.5))
+    assert (rule.release.count, rule.release.unit, rule.release.trust) == (6, "record", "central")
+    assert isinstance(noiseless().release.event, NonPrivateDpEvent)
+
+
+def test_an_epoch_visits_each_row_once_in_a_fresh_order():
+    mask = torch.arange(9)[None] < torch.tensor([[9], [0], [4]])
+    seen = [np.zeros((3, 9)), np.zeros((3, 9))]
+    orders = [[], []]
+    for rows in Epochs(2, 4).batches(mask, np.array([5, 6, 7]), Rng(1)):
+        epoch = rows.step // 1_000_000
+        for client in range(3):
+            chosen = rows.index[client][rows.weight[client]].numpy()
+            seen[epoch][client, chosen] += 1
+            orders[epoch] += chosen.tolist()
+    assert (seen[0] == mask.numpy()).all() and (seen[1] == mask.numpy()).all()
+    assert orders[0] != orders[1]
+
+
+def test_a_client_without_rows_sits_every_step_out():
+    mask = torch.tensor([[True, True], [False, False]])
+    assert all(
+        rows.active.tolist() == [True, False] for rows in Epochs(2, 1).batches(mask, np.arange(2), Rng(1))
+    )
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, 4), (1, 0)])
+def test_epochs_without_work_are_refused(count, size):
+    with pytest.raises(BadInput, match="at least 1"):
+        Epochs(count, size)

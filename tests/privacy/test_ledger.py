@@ -289,7 +289,7 @@ def test_a_nameless_release_is_refused():
 
 def test_a_copy_has_the_same_chain_and_does_not_go_into_another_ledger(tmp_path):
     ledger = written(None, 3)
-    ledger.copy(tmp_path / "ledger.jsonl")
+    Ledger(tmp_path / "ledger.jsonl").adopt(ledger)
     assert Ledger(tmp_path / "ledger.jsonl").head == ledger.head
     with pytest.raises(BadInput, match="only grows"):
-        ledger.copy(tmp_path / "ledger.jsonl")
+        Ledger(tmp_path / "ledger.jsonl").adopt(ledger)

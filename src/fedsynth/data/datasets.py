@@ -1,7 +1,8 @@
 """Public data sets with hand-written public schemas, for the demo, the experiments and the tests.
 
-Bounds and categories come from the publishers' documentation, rounded outwards, never from the rows. All but
-`rand_health` are read from the folder that the environment variable FEDSYNTH_DATA names.
+Categories come from the publishers' documentation, and so do bounds where it states any; the others (weights,
+incomes, vital signs) are round numbers chosen wide, for data that are public anyway. All but `rand_health` are read
+from the folder that the environment variable FEDSYNTH_DATA names.
 """
 
 from __future__ import annotations

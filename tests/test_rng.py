@@ -64,7 +64,7 @@ def test_uniforms_are_uniform_and_never_zero_or_one():
     assert kstest(drawn, "uniform").pvalue > 1e-3
     assert drawn.min() > 0 and drawn.max() < 1
     system = Rng().uniforms(100_000)
-    assert kstest(system, "uniform").pvalue > 1e-3
+    assert kstest(system, "uniform").pvalue > 1e-8  # drawn anew each time: this may hardly ever fail
     assert system.min() > 0
 
 

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+import torch
+
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.rng import Rng
+
+
+def arrivals(link, algorithm, state, ids):
+    link.start(algorithm, ids, state)
+    found, got = [], 0
+    while got < len(ids):
+        found.append(link.next())
+        got += len(found[-1].ids)
+    return found
+
+
+@pytest.mark.parametrize(("chunk", "pieces"), [(1, 10), (3, 4), (10, 1), (None, 1)])
+def test_a_cohort_is_cut_into_chunks_and_everybody_arrives_once(build, ten, chunk, pieces):
+    algorithm = build("dpd_fvae")
+    found = arrivals(
+        InProcess(ten["table"], Rng(1), chunk=chunk), algorithm, algorithm.init(Rng(1)), np.arange(10)
+    )
+    assert len(found) == pieces
+    assert sorted(np.concatenate([a.ids for a in found])) == list(range(10))
+    assert all(
+        a.messages.shape == (len(a.ids), algorithm.dim) and a.bytes_up == a.messages.nbytes for a in found
+    )
+
+
+def test_chunks_hold_clients_of_like_size(build, ten):
+    algorithm = build("dpd_fvae")
+    found = arrivals(
+        InProcess(ten["table"], Rng(1), chunk=5), algorithm, algorithm.init(Rng(1)), np.arange(10)
+    )
+    sizes = [ten["table"].sizes[a.ids] for a in found]
+    assert max(sizes[0]) <= min(sizes[1])
+
+
+def test_what_clients_learn_counts_only_once_the_round_is_complete(build, ten):
+    algorithm = build("dpd_fvae")
+    state = algorithm.init(Rng(1))
+    link = InProcess(ten["table"], Rng(1))
+    arrivals(link, algorithm, state, np.arange(10))
+    before = link.store.index()
+    assert (before["store"] < 0).all()
+    link.commit(state)
+    kept = link.store.read(np.array([8]), algorithm.blank(state))
+    assert not torch.equal(kept["encoder"][0], state.parts["encoder"])

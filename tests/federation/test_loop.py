@@ -1,0 +1,167 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.errors import BudgetExhausted, Incompatible
+from fedsynth.federation.algorithm import Home
+from fedsynth.federation.loop import gather, learn_balance, run
+from fedsynth.federation.schedule import Clock, PoissonCohort
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.rng import Rng
+
+
+def free(*_):
+    return None
+
+
+def trained(algorithm, clients, *, seed=1, chunk=None, pay=free, seen=free, link=None):
+    rng = Rng(seed)
+    link = link or InProcess(clients, rng, chunk=chunk)
+    return run(algorithm, link, algorithm.init(rng.at("init")), rng, pay, seen, algorithm.rounds)
+
+
+def test_nothing_is_noised_or_stepped_before_it_is_paid_for(build, ten, monkeypatch):
+    happened = []
+    estimate = CentralGaussian.estimate
+    monkeypatch.setattr(CentralGaussian, "estimate", lambda *a: happened.append("estimate") or estimate(*a))
+    trained(
+        build("dpd_fvae"), ten["table"],
+        pay=lambda *_: happened.append("pay"), seen=lambda *_: happened.append("seen"),
+    )  # fmt: skip
+    assert happened == ["pay", "estimate", "seen"] * 3
+
+
+def test_a_refused_payment_releases_nothing(build, ten, monkeypatch):
+    drawn, seen = [], []
+    monkeypatch.setattr(CentralGaussian, "estimate", lambda *a: drawn.append(a))
+
+    def refuse(*_):
+        raise BudgetExhausted("spent")
+
+    with pytest.raises(BudgetExhausted):
+        trained(build("dpd_fvae"), ten["table"], pay=refuse, seen=lambda *a: seen.append(a))
+    assert not drawn and not seen
+    algorithm = build("dpd_fvae")
+    with pytest.raises(BudgetExhausted):
+        learn_balance(algorithm, InProcess(ten["table"], Rng(1)), algorithm.init(Rng(1)), Rng(1), refuse)
+    assert not drawn
+
+
+def test_a_round_is_charged_with_the_sampling_that_drew_it(build, ten):
+    bills = []
+    algorithm = build("fvae", rate=0.25, noise_multiplier=1.5)
+    trained(algorithm, ten["table"], pay=lambda *bill: bills.append(bill))
+    assert [when for when, _, _ in bills] == ["round 1", "round 2", "round 3"]
+    for version, (_, (charge,), ids) in enumerate(bills):
+        assert charge.event == PoissonSampledDpEvent(0.25, GaussianDpEvent(1.5)) and charge.holder == "server"
+        assert (ids == PoissonCohort(10, 0.25).start(Clock(version), Rng(1))).all()
+
+
+def test_dp_sgd_is_charged_step_by_step_for_records(build):
+    (charge,) = build("central_vae", clients=1).charges()
+    rate = 4 / 38
+    assert charge.event == PoissonSampledDpEvent(rate, GaussianDpEvent(1.0))
+    assert charge.release.count == round(1 / rate) and charge.release.unit == "record"
+
+
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae"])
+def test_the_loss_in_the_history_is_noisy_under_privacy(name, build, ten):
+    losses = {}
+    for noise in (0.0, 50.0):
+        lines = []
+        algorithm = build(name, noise_multiplier=noise, rounds=1)
+        for seed in (1, 2, 3):
+            rng = Rng(seed)
+            link = InProcess(ten["table"], Rng(1))  # the same training, other noise
+            state = algorithm.init(Rng(1))
+            algorithm_all = replace(algorithm, schedule=PoissonCohort(10, 1.0))
+            run(
+                algorithm_all, link, state, rng, free, lambda _, done, lines=lines: lines.append(done.loss), 1
+            )
+        losses[noise] = np.array(lines)
+    assert np.ptp(losses[0.0]) == 0
+    assert np.ptp(losses[50.0]) > algorithm.loss_bound  # a loss far outside what any client may report
+
+
+def test_a_client_whose_update_is_not_a_number_does_not_poison_the_sum(build, ten):
+    algorithm = replace(build("dpd_fvae", noise_multiplier=0.0), schedule=PoissonCohort(10, 1.0))
+    clients = ten["table"]
+    spoilt = replace(clients, x=clients.x.clone())
+    spoilt.x[clients.offsets[8] : clients.offsets[9]] = float("nan")
+    state = algorithm.init(Rng(1))
+    sums = [
+        gather(algorithm, algorithm.schedule, algorithm.transport, InProcess(c, Rng(1)), state, Rng(1))[0]
+        for c in (clients, spoilt)
+    ]
+    ids = np.array([8])
+    alone, _ = algorithm.client_round(
+        state, {k: v[None] for k, v in algorithm.blank(state).items()}, clients.gather(ids), ids,
+        Rng(1).at("client", "Algorithm", 0),
+    )  # fmt: skip
+    assert torch.isfinite(sums[1]).all()
+    torch.testing.assert_close(sums[0] - alone[0].double(), sums[1], rtol=0, atol=1e-5)
+    assert torch.isfinite(trained(algorithm, spoilt).parts["decoder"]).all()
+
+
+def test_an_empty_cohort_is_a_round_of_noise_alone(build, ten):
+    algorithm = build("dpd_fvae", rate=1e-6, rounds=1)
+    lines = []
+    state = trained(algorithm, ten["table"], seen=lambda _, done: lines.append(done))
+    assert lines[0].clients == 0 and lines[0].bytes_up == 0
+    assert torch.isfinite(state.parts["decoder"]).all()
+
+
+def test_one_client_moves_the_sum_by_at_most_the_clip(build, ten):
+    algorithm = build("dpd_fvae", clip=0.01, learning_rate=1.0)
+    ids = np.arange(10)
+    state = algorithm.init(Rng(1))
+    memory = {name: value.expand(10, -1) for name, value in algorithm.blank(state).items()}
+    messages, _ = algorithm.client_round(state, memory, ten["table"].gather(ids), ids, Rng(1))
+    norms = messages.double().norm(dim=1)
+    assert norms.max() <= 0.01 and norms.max() > 0.0099
+
+
+def test_a_client_without_rows_sends_nothing(build, ten):
+    for name in ("fvae", "dpd_fvae"):
+        algorithm = build(name)
+        state = algorithm.init(Rng(1))
+        memory = {key: value[None] for key, value in algorithm.blank(state).items()}
+        message, kept = algorithm.client_round(state, memory, ten["table"].gather([0]), np.array([0]), Rng(1))
+        assert not message.any()
+        assert all(torch.equal(kept[key], memory[key]) for key in kept)
+
+
+def test_the_encoder_of_dpd_fvae_stays_with_its_client(build, ten):
+    algorithm = build("dpd_fvae")
+    assert algorithm.shared == ("decoder",)
+    before = algorithm.init(Rng(1).at("init"))
+    after = trained(algorithm, ten["table"])
+    assert torch.equal(before.parts["encoder"], after.parts["encoder"])  # the public start, never a client's
+    assert not torch.equal(before.parts["decoder"], after.parts["decoder"])
+    assert algorithm.dim == len(after.parts["decoder"]) + 1
+
+
+def test_dpd_fvae_keeps_the_encoders_optimizer_and_starts_the_decoders_afresh(build, ten):
+    algorithm = build("dpd_fvae", optimizer="adam", rate=1.0)
+    link = InProcess(ten["table"], Rng(1))
+    state = trained(algorithm, ten["table"], link=link)
+    blank = algorithm.blank(state)
+    assert set(blank) == {"encoder", "encoder/first", "encoder/second", "encoder/steps"}
+    memory = link.store.read(np.arange(10), blank)
+    steps = memory["encoder/steps"].flatten().tolist()
+    assert steps == [3 * -(-rows // 4) for rows in ten["table"].sizes]
+
+
+def test_parts_without_a_home_are_refused(build):
+    with pytest.raises(Incompatible, match="home"):
+        replace(build("fvae"), homes={"encoder": Home.SHARED})
+
+
+def test_a_transport_that_cannot_carry_the_message_is_refused(build):
+    algorithm = build("fvae")
+    with pytest.raises(Incompatible, match="carries"):
+        replace(algorithm, transport=replace(algorithm.transport, carries=("ring",)))

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+from scipy.stats import chi2
+
+from fedsynth.errors import BadInput
+from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort
+from fedsynth.privacy.mechanism import Release
+from fedsynth.rng import Rng
+
+ROUNDS = 4000
+
+
+def drawn(schedule, rounds=ROUNDS, rng=None):
+    """Who took part, [rounds, clients]."""
+    taken = np.zeros((rounds, schedule.clients))
+    for version in range(rounds):
+        ids = schedule.start(Clock(version), rng or Rng(5))
+        assert (np.diff(ids) > 0).all()
+        taken[version, ids] = 1
+    return taken
+
+
+def evenness(taken: np.ndarray, rate: float) -> float:
+    """Chi-square over clients of how often each took part; `clients` degrees of freedom if independent."""
+    return float(((taken.sum(0) - ROUNDS * rate) ** 2 / (ROUNDS * rate * (1 - rate))).sum())
+
+
+def links(taken: np.ndarray) -> float:
+    """Chi-square of all pairwise correlations between clients."""
+    pairs = np.corrcoef(taken.T)[np.triu_indices(taken.shape[1], 1)]
+    return float((pairs**2).sum() * len(taken))
+
+
+def test_poisson_takes_each_client_at_its_rate_and_independently():
+    taken = drawn(PoissonCohort(12, 0.3))
+    assert chi2.ppf(0.0005, 12) < evenness(taken, 0.3) < chi2.ppf(0.9995, 12)
+    assert links(taken) < chi2.ppf(0.999, 66)
+    sizes = taken.sum(1)
+    assert sizes.var() == pytest.approx(12 * 0.3 * 0.7, rel=0.08)  # a fixed size would have none
+    assert abs(np.corrcoef(sizes[1:], sizes[:-1])[0, 1]) * ROUNDS**0.5 < 3.3
+
+
+def test_the_tests_for_independence_reject_a_fixed_cohort():
+    taken = drawn(FixedCohort(12, 4))
+    assert links(taken) > chi2.ppf(0.999, 66) and taken.sum(1).var() == 0
+
+
+def test_poisson_from_the_operating_system_has_the_rate_too():
+    taken = drawn(PoissonCohort(12, 0.3), rng=Rng())
+    assert chi2.ppf(1e-7, 12) < evenness(taken, 0.3) < chi2.ppf(1 - 1e-7, 12)
+
+
+def test_a_poisson_cohort_may_be_empty_or_all():
+    taken = drawn(PoissonCohort(2, 0.5), 200)
+    assert {0, 1, 2} == set(taken.sum(1).astype(int))
+    assert PoissonCohort(5, 1.0).start(Clock(0), Rng(1)).tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("make", [lambda n: PoissonCohort(n, 100 / n), lambda n: FixedCohort(n, 100)])
+def test_drawing_a_cohort_costs_the_same_out_of_any_population(make, monkeypatch):
+    counts = []
+    draw = Rng.uniforms
+    monkeypatch.setattr(Rng, "uniforms", lambda rng, count: counts.append(count) or draw(rng, count))
+    costs = []
+    for population in (1_000, 10_000_000):
+        counts.clear()
+        make(population).start(Clock(0), Rng(2))
+        costs.append(sum(counts))
+    assert costs[1] <= 1.3 * costs[0] and costs[1] < 300
+
+
+def test_a_fixed_cohort_is_uniform_without_replacement():
+    taken = drawn(FixedCohort(6, 2))
+    assert (taken.sum(1) == 2).all()
+    pairs = (taken.T @ taken)[np.triu_indices(6, 1)]
+    assert ((pairs - ROUNDS / 15) ** 2 / (ROUNDS / 15)).sum() < chi2.ppf(0.999, 14)
+
+
+def test_everyone_is_everyone():
+    assert Everyone(4).start(Clock(3), Rng(1)).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [(PoissonCohort(40, 0.1), 4.0), (FixedCohort(40, 7), 7.0), (Everyone(40), 40.0)]
+)
+def test_the_denominator_is_fixed_before_anybody_turns_up(schedule, expected):
+    before = schedule.denominator()
+    for version in range(5):
+        schedule.start(Clock(version), Rng(1))
+    assert schedule.denominator() == before == expected == schedule.expected
+
+
+def test_the_server_waits_for_the_whole_cohort_and_weighs_all_alike():
+    schedule = PoissonCohort(40, 0.1)
+    assert not schedule.ready(Clock(0, in_flight=1, arrived=3)) and schedule.ready(Clock(0, 0, 4))
+    assert schedule.weigh(0) == schedule.weigh(5) == 1.0
+
+
+NOISE = GaussianDpEvent(1.1)
+
+
+def released(trust):
+    return Release("sum", "client", trust, NOISE)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed"])
+def test_sampling_amplifies_what_only_the_server_sees(trust):
+    release = released(trust)
+    assert PoissonCohort(40, 0.1).amplify(release) == PoissonSampledDpEvent(0.1, NOISE)
+    assert FixedCohort(40, 7).amplify(release) == SampledWithoutReplacementDpEvent(40, 7, NOISE)
+    assert Everyone(40).amplify(release) == NOISE
+    assert PoissonCohort(40, 1.0).amplify(release) == FixedCohort(40, 40).amplify(release) == NOISE
+
+
+def test_local_trust_gets_no_amplification():
+    for schedule in (PoissonCohort(40, 0.1), FixedCohort(40, 7), Everyone(40)):
+        assert schedule.amplify(released("local")) == NOISE
+
+
+def test_a_schedule_names_the_neighbours_that_its_sampling_allows():
+    assert PoissonCohort(40, 0.1).adjacency == "add-remove" and FixedCohort(40, 7).adjacency == "replace-one"
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan")])
+def test_an_impossible_rate_is_refused(rate):
+    with pytest.raises(BadInput, match="rate"):
+        PoissonCohort(10, rate)
+
+
+@pytest.mark.parametrize("size", [0, 11])
+def test_an_impossible_cohort_is_refused(size):
+    with pytest.raises(BadInput, match="cohort"):
+        FixedCohort(10, size)

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli import demo
-from fedsynth.data.datasets import rand_health
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.score import load_scores
 
@@ -36,14 +35,6 @@ def test_the_demo_is_a_private_run_that_says_what_it_did(tmp_path, capsys):
     assert statement["epsilon"] <= 8.0 and statement["delta"] == 1e-5
     assert len(pd.read_parquet(out / "synthetic.parquet")) == demo.ROWS
     assert all("train_on_real" in score.detail for score in load_scores(out / "scores.json"))
-
-
-def test_whole_people_are_held_out():
-    pytest.importorskip("statsmodels", reason="the extra 'demo' is not installed")
-    frame, schema = rand_health()
-    train, test = demo._hold_out(frame, schema, None)
-    assert not set(train["person"]) & set(test["person"]) and len(train) + len(test) == len(frame)
-    assert test["person"].nunique() == pytest.approx(0.2 * 5912, abs=1)
 
 
 def test_a_folder_that_is_no_demo_is_left_alone(tmp_path):

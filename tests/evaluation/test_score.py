@@ -3,7 +3,7 @@ import json
 import pytest
 
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.score import Score, failure, load_scores, over_seeds, save_scores
+from fedsynth.evaluation.score import Score, across_runs, failure, load_scores, over_seeds, save_scores
 
 
 def test_scores_survive_the_file_with_the_keys_that_are_promised(tmp_path):
@@ -32,3 +32,11 @@ def test_a_file_that_holds_no_scores_is_refused(tmp_path):
     (tmp_path / "scores.json").write_text('[{"name": "x"}]')
     with pytest.raises(BadInput, match="scores.json"):
         load_scores(tmp_path / "scores.json")
+
+
+def test_runs_are_merged_by_name_and_one_failure_fails_the_score():
+    first = [Score("auc", 0.7, detail={"majority": 0.5, "parts": 1}), Score("f1", 0.5)]
+    second = [Score("auc", 0.9, detail={"majority": 0.5, "parts": 2}), failure("f1", "one class")]
+    auc, f1 = across_runs([first, second], (1, 2))
+    assert auc.value == pytest.approx(0.8) and auc.detail == {"majority": 0.5, "runs": [0.7, 0.9]}
+    assert f1.value is None and f1.failed == "1 of 2 runs: one class"

@@ -21,9 +21,9 @@ from fedsynth.data.datasets import rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import write_table
 from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.evaluation.experiment import hold_out
 from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.evaluation.utility import CLASSIFIERS, baseline, utility
-from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
@@ -31,7 +31,6 @@ from fedsynth.synthesis.synthesizer import Synthesizer
 DATA = "rand_health"
 EPSILON, DELTA = 8.0, 1e-5
 ROWS = 10_000
-TEST_SHARE = 0.2
 _SHOWN_ROWS = 3
 _STEPS = (
     "The server sends a model to people drawn by chance; each trains it on their own rows.",
@@ -66,7 +65,8 @@ def demo(
     """
     console = Console(highlight=False)
     frame, schema = rand_health()
-    train, test = _hold_out(frame, schema, people)
+    assert schema.client is not None
+    train, test = hold_out(frame, schema.client, people)
     _remove_earlier(out)
     _introduce(console, train, test, schema)
     synthesizer = _fit(train, schema, out, rounds, quiet)
@@ -87,17 +87,6 @@ def demo(
         f"\n  More rows: fedsynth sample {out} --rows 50000 --out more.csv --condition {schema.label}=yes",
         soft_wrap=True,
     )
-
-
-def _hold_out(frame: pd.DataFrame, schema: Schema, people: int | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and test rows; nobody has rows in both."""
-    assert schema.client is not None
-    persons = Rng(0).at("test persons").numpy().permutation(frame[schema.client].unique())
-    persons = persons[:people]
-    held = set(persons[: max(1, round(len(persons) * TEST_SHARE))])
-    ours = frame[frame[schema.client].isin(set(persons))]
-    tested = ours[schema.client].isin(held)
-    return ours[~tested].reset_index(drop=True), ours[tested].reset_index(drop=True)
 
 
 def _remove_earlier(out: Path) -> None:

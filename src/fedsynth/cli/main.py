@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fedsynth.cli import account, ledger, plan, run, schema
+from fedsynth.cli import account, experiment, ledger, plan, run, schema
 from fedsynth.errors import FedsynthError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(schema.app)
 account.register(app)
 plan.register(app)
 ledger.register(app)
+experiment.register(app)
 
 REFUSED = 2
 

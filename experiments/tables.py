@@ -1,0 +1,148 @@
+"""Write the tables of the READMEs from the results that experiments left: `make tables`. No number is typed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NONE_YET = "*Not measured yet.*"
+
+
+def load(folder: Path) -> list[dict]:
+    """The results of one experiment, in the order that their files ask for."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return sorted(found, key=lambda result: result["order"])
+
+
+def table(results: list[dict], classifier: str = "gradient boosting") -> str:
+    """The results as a Markdown table, between what real rows give and what guessing gives."""
+    if not results:
+        return NONE_YET
+    heads = [
+        "rows to learn from",
+        "protected",
+        "accuracy",
+        "AUC",
+        "column shapes",
+        "column pairs",
+        "seconds a run",
+    ]
+    lines = [heads, ["---", "---", *["---:"] * 5], _real(results[0], classifier)]
+    lines += [_row(result, classifier) for result in results]
+    lines.append(_majority(results[0], classifier))
+    text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return text + "\n\n" + _legend(results, classifier)
+
+
+def _score(result: dict, name: str) -> dict:
+    return next(score for score in result["scores"] if score["name"] == name)
+
+
+def _number(value: float | None, spread: float | None = None) -> str:
+    if value is None:
+        return "failed"
+    return f"{value:.3f}" + ("" if spread is None else f" ± {spread:.3f}")
+
+
+def _measured(result: dict, name: str) -> str:
+    score = _score(result, name)
+    return _number(score["value"], score["spread"])
+
+
+def _real(result: dict, classifier: str) -> list[str]:
+    details = [_score(result, f"{classifier}: {measure}")["detail"] for measure in ("accuracy", "auc")]
+    cells = [_number(detail["train_on_real"], detail["train_on_real_spread"]) for detail in details]
+    return ["real rows", "nobody", *cells, "", "", ""]
+
+
+def _majority(result: dict, classifier: str) -> list[str]:
+    cells = [
+        _number(_score(result, f"{classifier}: {measure}")["detail"]["majority"])
+        for measure in ("accuracy", "auc")
+    ]
+    return ["none: always the majority class", "", *cells, "", "", ""]
+
+
+def _row(result: dict, classifier: str) -> list[str]:
+    names = (f"{classifier}: accuracy", f"{classifier}: auc", "column shapes", "column pairs")
+    seconds = result["seconds_training"]
+    return [
+        result["title"],
+        protected(result["privacy"]),
+        *(_measured(result, name) for name in names),
+        f"{sum(seconds) / len(seconds):.0f}",
+    ]
+
+
+def protected(privacy: dict) -> str:
+    """Who is protected and how much, in a cell."""
+    if not privacy["private"]:
+        return "nobody"
+    return f"each {privacy['unit']}: ε = {privacy['epsilon']:.2f}, δ = {privacy['delta']:g}"
+
+
+def _legend(results: list[dict], classifier: str) -> str:
+    runs = sorted({result["runs"] for result in results})
+    data = results[0]["data"]
+    machines = sorted(
+        {f"{m['device']}, {m['cores']} cores of {m['cpu']}" for m in (r["machine"] for r in results)}
+    )
+    failed = [
+        f"{result['title']}: {score['name']} failed ({score['failed']})"
+        for result in results
+        for score in result["scores"]
+        if score["failed"]
+    ]
+    simulated = any(result["privacy"]["simulation"] for result in results)
+    sentences = [
+        f"{classifier.capitalize()} trained on as many rows as there are real training rows ({data['train_rows']:,}), "
+        f"tested on {data['test_rows']:,} real rows; mean ± standard deviation over {' or '.join(map(str, runs))} runs "
+        "(real rows: over seeds of the classifier).",
+        "Seeded, so that they can be repeated: the ε is what the same run costs with noise from the operating system."
+        if simulated
+        else "",
+        f"Measured on: {'; '.join(machines)}.",
+        *(
+            f"{result['title']} taught no more than the majority class."
+            for result in results
+            if useless(result, classifier)
+        ),
+        *failed,
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def useless(result: dict, classifier: str) -> bool:
+    """True if the classifier learned nothing that always naming the majority class would not give."""
+    score = _score(result, f"{classifier}: accuracy")
+    return score["value"] is not None and score["value"] <= score["detail"]["majority"] + 0.001
+
+
+def fill(text: str, name: str, content: str) -> str:
+    """The text with what stands between the markers of `name` replaced."""
+    start, end = f"<!-- results:{name} -->", f"<!-- end:{name} -->"
+    pattern = re.compile(re.escape(start) + r".*?" + re.escape(end), re.DOTALL)
+    if not pattern.search(text):
+        raise ValueError(f"no {start} ... {end} to fill in")
+    return pattern.sub(lambda _: f"{start}\n{content}\n{end}", text)
+
+
+def main() -> int:
+    """Fill every marker; tell which files changed."""
+    for folder in sorted(path.parent for path in (ROOT / "experiments").glob("*/README.md")):
+        content = table(load(folder / "results"))
+        for page in (folder / "README.md", ROOT / "README.md"):
+            before = page.read_text()
+            if page.parent == ROOT and f"<!-- results:{folder.name} -->" not in before:
+                continue
+            after = fill(before, folder.name, content)
+            page.write_text(after)
+            print(f"{page.relative_to(ROOT)}: {'as it was' if after == before else 'written'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    specification = importlib.util.spec_from_file_location("tables", ROOT / "experiments" / "tables.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def result(title: str, order: int, accuracy: float | None, epsilon: float | None = None) -> dict:
+    def score(name, value):
+        detail = {"train_on_real": 0.873, "train_on_real_spread": 0.001, "majority": 0.764}
+        failed = None if value is not None else "one class"
+        return {"name": name, "value": value, "spread": 0.002, "detail": detail, "failed": failed}
+
+    names = ("gradient boosting: accuracy", "gradient boosting: auc", "column shapes", "column pairs")
+    return {
+        "title": title,
+        "order": order,
+        "scores": [score(name, accuracy) for name in names],
+        "privacy": {
+            "private": epsilon is not None,
+            "unit": "client",
+            "epsilon": epsilon,
+            "delta": 1e-5,
+            "simulation": 1,
+        },
+        "seconds_training": [10.0, 12.0],
+        "runs": 2,
+        "data": {"train_rows": 32561, "test_rows": 16281},
+        "machine": {"device": "cpu", "cores": 2, "cpu": "a processor"},
+    }
+
+
+def test_a_table_has_every_result_between_real_rows_and_guessing(tables, tmp_path):
+    for name, made in {"b": result("first", 1, 0.8), "a": result("second", 2, 0.82, 7.995)}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+    lines = tables.table(tables.load(tmp_path)).splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:6]] == [
+        "| real rows", "| first", "| second", "| none: always the majority class",
+    ]  # fmt: skip
+    assert (
+        "0.820 ± 0.002" in lines[4]
+        and "each client: ε = 8.00, δ = 1e-05" in lines[4]
+        and "| 11 |" in lines[4]
+    )
+
+
+def test_a_failed_score_and_a_useless_table_are_named(tables):
+    text = tables.table([result("broken", 1, None), result("blind", 2, 0.764)])
+    assert "broken: gradient boosting: accuracy failed (one class)" in text
+    assert "blind taught no more than the majority class" in text
+
+
+def test_filling_twice_changes_nothing_more_and_leaves_the_rest_alone(tables):
+    page = "before\n<!-- results:x -->\nold\n<!-- end:x -->\nafter\n"
+    once = tables.fill(page, "x", "new")
+    assert once == "before\n<!-- results:x -->\nnew\n<!-- end:x -->\nafter\n" == tables.fill(once, "x", "new")
+    with pytest.raises(ValueError, match="results:y"):
+        tables.fill(page, "y", "new")
+
+
+def test_the_tables_in_the_pages_are_those_of_the_results(tables):
+    for folder in (path.parent for path in (ROOT / "experiments").glob("*/README.md")):
+        expected = tables.table(tables.load(folder / "results"))
+        page = (folder / "README.md").read_text()
+        assert tables.fill(page, folder.name, expected) == page, "run make tables"
+        front = (ROOT / "README.md").read_text()
+        if f"results:{folder.name} " in front:
+            assert tables.fill(front, folder.name, expected) == front, "run make tables"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_gaussian
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    NeighboringRelation,
+    PoissonSampledDpEvent,
+    get_epsilon_gaussian,
+)
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
@@ -37,6 +44,8 @@ _SHARE = 0.05
 _MOST_INTERVAL = 1.0  # a coarser grid says nothing, and overflows in the library
 _FEW_ORDERS = (1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
 _ROUGH_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+_MOST_CURVES = 64
+_CURVES: OrderedDict[tuple[str, NeighboringRelation, tuple[float, ...] | None], np.ndarray] = OrderedDict()
 
 
 @dataclass(frozen=True)
@@ -228,9 +237,18 @@ def renyi_curve(steps: Counted, orders: Sequence[float] | None = None) -> np.nda
     total = np.zeros(len(orders) if orders is not None else len(RdpAccountant().orders))
     for step, count in steps:
         assert step.renyi is not None
-        one = RdpAccountant(orders, step.relation).compose(step.renyi).rdp
-        total += count * np.where(np.isnan(one) | (one < 0), np.inf, one + _ROUNDING)
+        total += count * _one_curve(step.renyi, step.relation, None if orders is None else tuple(orders))
     return total
+
+
+def _one_curve(event: DpEvent, relation: NeighboringRelation, orders: tuple[float, ...] | None) -> np.ndarray:
+    key = (repr(event), relation, orders)  # not every event can be hashed
+    if key not in _CURVES:
+        while len(_CURVES) >= _MOST_CURVES:
+            _CURVES.popitem(last=False)
+        one = RdpAccountant(orders, relation).compose(event).rdp
+        _CURVES[key] = np.where(np.isnan(one) | (one < 0), np.inf, one + _ROUNDING)
+    return _CURVES[key]
 
 
 def epsilon_rdp(

@@ -16,7 +16,7 @@ from fedsynth.data.image import is_images, read_images, write_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.errors import BadInput
-from fedsynth.recipes.registry import RECIPES, recipe_named
+from fedsynth.recipes.registry import RECIPES, parse, recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Images
@@ -110,7 +110,9 @@ def run(
     try:
         made = _resume(out, flags, quiet) if resume else _start(out, flags, config, set_ or [], quiet)
     except KeyboardInterrupt:
-        typer.echo(f"fedsynth: interrupted; go on with fedsynth run --out {out} --resume", err=True)
+        started = Folder(out).recipe.exists()
+        advice = f"go on with fedsynth run --out {out} --resume" if started else "nothing was written yet"
+        typer.echo(f"fedsynth: interrupted; {advice}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     _print_result(made, out, as_json)
 
@@ -119,8 +121,13 @@ def _start(
     out: Path, flags: dict[str, Any], config: Path | None, settings: list[str], quiet: bool
 ) -> Synthesizer:
     keys = read_toml(config) if config else {}
+    pairs = _pairs(settings)
+    for name, kind in (("rounds", int), ("noise_multiplier", float)):
+        if name in pairs:  # the same as --rounds and --noise-multiplier: the budget must know of them
+            keys[name] = _number(name, pairs.pop(name), kind)
     keys |= {name: value for name, value in flags.items() if value is not None and value != ()}
-    keys["arguments"] = {**keys.get("arguments", {}), **_pairs(settings)}
+    if pairs:
+        keys["arguments"] = {**_table(keys), **pairs}
     request = Request.from_toml(keys)
     Folder(out).refuse_existing()
     schema = _schema_of(request)
@@ -136,8 +143,13 @@ def _resume(out: Path, flags: dict[str, Any], quiet: bool) -> Synthesizer:
     place = Folder(out)
     request = Request.from_toml(place.read_recipe())
     if place.finished:
-        typer.echo(f"{out} is finished; nothing to resume.", err=True)
-        return Synthesizer.load(out)
+        made = Synthesizer.load(out)
+        place.finish()
+        if _sample_path(made, out).exists():
+            typer.echo(f"{out} is finished; nothing to resume.", err=True)
+        else:
+            _write_sample(made, out)
+        return made
     if flags["data"]:
         request = request.changed(data=flags["data"])
     schema = Schema.load(place.schema)
@@ -156,6 +168,20 @@ def _pairs(settings: list[str]) -> dict[str, str]:
             raise BadInput(f"--set {text}: expected KEY=VALUE, for example --set rounds=50")
         pairs[name.strip().replace("-", "_")] = value.strip()
     return pairs
+
+
+def _table(keys: dict[str, Any]) -> dict[str, Any]:
+    found = keys.get("arguments", {})
+    if not isinstance(found, dict):
+        raise BadInput(f"arguments={found!r}: expected a table of names and values")
+    return found
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    try:
+        return parse(text, kind)
+    except ValueError as error:
+        raise BadInput(f"--set {name}={text}: {error}") from None
 
 
 def _schema_of(request: Request) -> Schema:
@@ -198,8 +224,11 @@ def _write_sample(synthesizer: Synthesizer, out: Path) -> None:
     """The synthetic data that come with a run."""
     rows = synthesizer.request.rows or DEFAULT_ROWS
     drawn = synthesizer.sample(rows, seed=synthesizer.request.seed)
-    name = "synthetic.npz" if synthesizer.schema.kind == "image" else "synthetic.parquet"
-    write_drawn(drawn, out / name)
+    write_drawn(drawn, _sample_path(synthesizer, out))
+
+
+def _sample_path(synthesizer: Synthesizer, out: Path) -> Path:
+    return out / ("synthetic.npz" if synthesizer.schema.kind == "image" else "synthetic.parquet")
 
 
 def write_drawn(drawn: pd.DataFrame | Images, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,13 +27,13 @@ class Target:
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0:
+        if not 0 < self.epsilon < math.inf:
             raise BadInput(
-                f"epsilon={self.epsilon:g}: a privacy budget is a positive number; use --no-privacy for none"
+                f"epsilon={self.epsilon:g}: a privacy budget is a positive, finite number; use --no-privacy for none"
             )
         if not 0 < self.delta < 1:
             raise BadInput(f"delta={self.delta:g}: expected a number in (0, 1), well below 1 / clients")
-        if self.noise_multiplier is not None and not self.noise_multiplier > 0:
+        if self.noise_multiplier is not None and not 0 < self.noise_multiplier < math.inf:
             raise BadInput(f"noise_multiplier={self.noise_multiplier:g}: expected a positive number")
         if self.rounds is not None and self.rounds < 1:
             raise BadInput(f"rounds={self.rounds}: at least one is needed")

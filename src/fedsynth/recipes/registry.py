@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -94,17 +95,16 @@ def parse(value: Any, kind: Any) -> Any:
         pieces = value.split(",") if isinstance(value, str) else value
         pieces = pieces if isinstance(pieces, (list, tuple)) else [pieces]
         return tuple(parse(piece, typing.get_args(kind)[0]) for piece in pieces)
-    if kind is int:
+    if kind not in (int, float):
+        return str(value)
+    try:
         number = float(value)
-        if number != int(number):
-            raise ValueError("expected a whole number")
-        return int(number)
-    if kind is float:
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise ValueError("expected a number") from None
-    return str(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    whole = math.isfinite(number) and number == int(number)
+    if isinstance(value, bool) or not (whole if kind is int else math.isfinite(number)):
+        raise ValueError("expected a whole number" if kind is int else "expected a number")
+    return int(number) if kind is int else number
 
 
 RECIPES: dict[str, Recipe] = {

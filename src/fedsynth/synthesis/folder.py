@@ -67,7 +67,10 @@ class Folder:
             raise BadInput(
                 f"{self.path}: not a run (no recipe.toml); expected a folder that `fedsynth run` made"
             )
-        return tomllib.loads(self.recipe.read_text())
+        try:
+            return tomllib.loads(self.recipe.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{self.recipe}: not valid TOML ({error}); restore it from a copy") from None
 
     def store(self) -> ClientStore:
         """The file in which simulated clients remember."""

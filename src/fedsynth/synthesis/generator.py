@@ -93,10 +93,15 @@ class Generator:
         return ImageEncoding(self.schema).decode(drawn, labels)
 
     def _check(self, condition: Mapping[str, str]) -> None:
-        known = [column.name for column in self.schema.columns]
-        for name in condition:
-            if name not in known:
-                raise BadInput(f"condition on {name!r}: no such column; {nearest(name, known)}")
+        for name, value in condition.items():
+            if name not in self.schema.names:
+                raise BadInput(f"condition on {name!r}: no such column; {nearest(name, self.schema.names)}")
+            column = self.schema.column(name)
+            if not column.numeric and value not in column.labels:
+                raise BadInput(f"{name}={value!r}: no such category; {nearest(value, column.labels)}")
+            if column.numeric and not _within(value, column.bounds):
+                low, high = column.bounds
+                raise BadInput(f"{name}={value!r}: expected a number between {low:g} and {high:g}")
 
     def _matching(self, rows: int, label: str | None, condition: Mapping[str, str], rng: Rng) -> pd.DataFrame:
         """Rows that meet conditions on other columns than the label, by drawing until enough do."""
@@ -106,17 +111,23 @@ class Generator:
             stream = rng.at("attempt", attempt)
             frame = self._frame(self._labels(max(rows, 1000), label, stream), stream)
             matches = np.logical_and.reduce(
-                [frame[name].astype("string").eq(value).fillna(False) for name, value in condition.items()]
+                [self._equal(frame[name], value) for name, value in condition.items()]
             )
             kept.append(frame[matches])
             found += int(matches.sum())
             if found >= rows:
                 return pd.concat(kept, ignore_index=True).iloc[:rows]
         wanted = ", ".join(f"{name}={value}" for name, value in condition.items())
+        advice = f"ask for at most {found} rows or drop a condition" if found else "drop a condition"
         raise BadInput(
-            f"condition {wanted}: only {found} of {_TRIES * max(rows, 1000)} synthetic rows meet it; "
-            f"ask for at most {found} rows or drop a condition"
+            f"condition {wanted}: {found} of {_TRIES * max(rows, 1000)} synthetic rows meet it; {advice}"
         )
+
+    def _equal(self, values: pd.Series, wanted: str) -> np.ndarray:
+        """Which values equal the wanted one; 30 and 30.0 are the same number."""
+        if self.schema.column(str(values.name)).numeric:
+            return values.astype("Float64").eq(float(wanted)).fillna(False).to_numpy(dtype=bool)
+        return values.astype("string").eq(wanted).fillna(False).to_numpy(dtype=bool)
 
     def save(self, path: Path) -> None:
         """Write the released parameters, and nothing else, as safetensors."""
@@ -152,6 +163,13 @@ class Generator:
                 )
             parts[part] = layout.join(found)
         return cls(schema, recipe, values, parts, empty.balance)
+
+
+def _within(text: str, bounds: tuple[float, float]) -> bool:
+    try:
+        return bounds[0] <= float(text) <= bounds[1]
+    except ValueError:
+        return False
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ class Request:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        problems = [
+            f"{item.name}={getattr(self, item.name)!r}: expected {_expected(item)}"
+            for item in fields(self)
+            if not _fits(getattr(self, item.name), item)
+        ]
+        if problems:
+            raise BadInput("; ".join(problems))
+        if self.rows is not None and self.rows < 1:
+            raise BadInput(f"rows={self.rows}: expected at least 1 synthetic row")
         unknown = [name for name in self.accept if name not in ACCEPTABLE]
         if unknown:
             raise BadInput(f"accept={unknown[0]!r}: unknown; {nearest(unknown[0], ACCEPTABLE)}")
@@ -77,13 +87,36 @@ class Request:
         problems = [f"{name}: no such key; {nearest(name, known)}" for name in keys if name not in known]
         if problems:
             raise BadInput("; ".join(problems))
-        return cls(**{**keys, "accept": tuple(keys.get("accept", ()))})
+        accept = keys.get("accept", ())
+        return cls(**{**keys, "accept": tuple(accept) if isinstance(accept, list) else accept})
 
     def changed(self, **changes: Any) -> Request:
         """The request with what the command line gives; None leaves a key as it is."""
         given = {name: value for name, value in changes.items() if value is not None and value != ()}
         arguments = {**self.arguments, **given.pop("arguments", {})}
         return replace(self, **given, arguments=arguments)
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "str": (str, "text"),
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "bool": (bool, "true or false"),
+    "tuple[str, ...]": (tuple, "a list"),
+    "Mapping[str, Any]": (Mapping, "a table of names and values"),
+}
+
+
+def _expected(item: Field[Any]) -> str:
+    return _KINDS[str(item.type).removesuffix(" | None")][1]
+
+
+def _fits(value: Any, item: Field[Any]) -> bool:
+    """Whether a value has the type that its field declares; true and false are no numbers."""
+    kind = str(item.type).removesuffix(" | None")
+    if value is None:
+        return kind != item.type
+    return isinstance(value, _KINDS[kind][0]) and (kind == "bool" or not isinstance(value, bool))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, NotPrivate
@@ -95,11 +96,13 @@ class Synthesizer:
             place.refuse_existing()
         encoded = encode_clients(clients, self.schema)
         rng = Rng(self.request.seed)
-        self._ledger = Ledger(place.ledger if place else None)
+        self._ledger = Ledger(None)
         name = place.path.name if place else "memory"
         prepared = prepare(self.request, self.schema, encoded, rng, self._ledger, name, self._earlier())
         self.request = replace(self.request, arguments=prepared.values)
         if place:
+            paid, self._ledger = self._ledger, Ledger(place.ledger)
+            self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
             place.create(self.request.to_toml(), self.schema)
         training = Training(prepared, place, self._ledger, rng, watch, self._chunk)
         return self._finish(prepared, training, training.start(), place)
@@ -138,7 +141,8 @@ class Synthesizer:
         self.history = training.history
         if place:
             self._generator.save(place.generator)
-            self._statement.save(place.privacy)
+            with replacing(place.privacy) as temporary:
+                self._statement.save(temporary)
             place.finish()
         return self
 

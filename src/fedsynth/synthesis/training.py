@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from dp_accounting import DpEvent
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.store import ClientStore
-from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
+from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate, nearest
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round, ask, learn_balance, run
 from fedsynth.federation.query import Query
@@ -74,8 +75,16 @@ def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
         raise Incompatible(
             f"transport={request.transport}: {recipe.name} runs over clear; leave --transport out"
         )
+    _check_device(request.device)
     _check_claim(request, schema, recipe, clients)
     return recipe
+
+
+def _check_device(name: str) -> None:
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise BadInput(f"device={name!r}: unknown; {nearest(name, ('cpu', 'cuda'))}")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise BadInput(f"device={name!r}: torch finds no GPU on this machine; use cpu")
 
 
 def _other_unit(recipe: Recipe) -> str:

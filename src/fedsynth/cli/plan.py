@@ -21,7 +21,7 @@ from fedsynth.privacy.planning import PlanRow, Population, Settings, plan_rows, 
 from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import RECIPES, Recipe, recipe_named
 from fedsynth.recipes.task import Task
-from fedsynth.report.plan_plot import Panel, save_plot
+from fedsynth.report.plan_plot import Panel, check_name, save_plot
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +50,8 @@ def plan(
 
     Example: fedsynth plan --schema schema.json --clients 500 --records 60000 --epsilon 8 --delta 1e-5 --project 50000
     """
+    if plot is not None:
+        check_name(plot)
     people = Population(clients, records, epsilon, delta)
     chosen = [recipe_named(recipe)] if recipe else list(RECIPES.values())
     task = Task(Schema.load(schema), clients, records)

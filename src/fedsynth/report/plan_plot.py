@@ -20,10 +20,15 @@ class Panel:
     curves: Mapping[str, Sequence[tuple[float, float]]]
 
 
-def save_plot(panels: Sequence[Panel], budget: float, path: Path) -> None:
-    """Write the panels side by side to a PNG file, or to an HTML page that holds it."""
+def check_name(path: Path) -> None:
+    """Refuse a file that the plot cannot be written to."""
     if path.suffix not in (".png", ".html"):
         raise BadInput(f"--plot {path}: expected a name that ends with .png or .html")
+
+
+def save_plot(panels: Sequence[Panel], budget: float, path: Path) -> None:
+    """Write the panels side by side to a PNG file, or to an HTML page that holds it."""
+    check_name(path)
     image = _png(panels, budget)
     if path.suffix == ".png":
         path.write_bytes(image)

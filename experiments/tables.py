@@ -135,11 +135,11 @@ def main() -> int:
     for folder in sorted(path.parent for path in (ROOT / "experiments").glob("*/README.md")):
         content = table(load(folder / "results"))
         for page in (folder / "README.md", ROOT / "README.md"):
-            before = page.read_text()
+            before = page.read_text(encoding="utf-8")
             if page.parent == ROOT and f"<!-- results:{folder.name} -->" not in before:
                 continue
             after = fill(before, folder.name, content)
-            page.write_text(after)
+            page.write_text(after, encoding="utf-8")
             print(f"{page.relative_to(ROOT)}: {'as it was' if after == before else 'written'}")
     return 0
 

@@ -61,6 +61,9 @@ def run(
     unit: Annotated[str | None, typer.Option(help="client or record: whom the claim is about.")] = None,
     trust: Annotated[str | None, typer.Option(help="central, local or distributed.")] = None,
     transport: Annotated[str | None, typer.Option(help="clear, he or secagg.")] = None,
+    budget: Annotated[
+        Path | None, typer.Option(help="Policy (max epsilon, delta, unit) that all runs on these data share.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML with any of these, and [arguments].")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A recipe's argument.")
@@ -102,6 +105,7 @@ def run(
         "unit": unit,
         "trust": trust,
         "transport": transport,
+        "budget": str(budget) if budget else None,
         "seed": seed,
         "device": device,
         "rows": rows,

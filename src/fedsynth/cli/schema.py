@@ -20,7 +20,7 @@ from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import schema_ledger
+from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.paid_schema import pay_for_schema
 
 app = typer.Typer(
@@ -81,7 +81,7 @@ def draft(
     typer.echo(
         _REVIEW
         if budget is None
-        else f"What it cost is in {schema_ledger(out)}; every run on this schema counts it."
+        else f"What it cost is in {beside(out)}; every run on this schema counts it."
     )
 
 
@@ -142,7 +142,7 @@ def _paid(file: Path, draft: Schema, epsilon: float, delta: float, out: Path) ->
     frame = read_table(file)
     unit: Unit = "record" if draft.client is None else "client"
     raw = clients_from(frame, client_column=draft.client) if draft.client else clients_from(frame, clients=1)
-    ledger = Ledger(schema_ledger(out))
+    ledger = Ledger(beside(out))
     return pay_for_schema(raw, draft, epsilon=epsilon, delta=delta, ledger=ledger, rng=Rng(), unit=unit)
 
 

@@ -22,9 +22,9 @@ from fedsynth.errors import BadInput
 from fedsynth.federation.state import ServerState
 
 
-def schema_ledger(schema: Path | str) -> Path:
-    """Where a schema's own cost is written: beside it."""
-    return Path(schema).with_suffix(".ledger.jsonl")
+def beside(path: Path | str) -> Path:
+    """The ledger that belongs to a schema or a policy: beside it."""
+    return Path(path).with_suffix(".ledger.jsonl")
 
 
 class Folder:

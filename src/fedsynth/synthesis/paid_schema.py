@@ -27,7 +27,7 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
-from fedsynth.synthesis.training import pay
+from fedsynth.synthesis.purse import Purse
 
 _POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-10, 41)])
 _EDGES = np.concatenate([-_POWERS[:0:-1], _POWERS])  # public: powers of two on both sides of zero
@@ -106,7 +106,7 @@ def _ask(
     lone: DpEvent = account.EpsilonDeltaDpEvent(0.0, delta)
     ledger.append(lone, what="showing a category that one unit holds", unit=unit, run="schema")
     link = InProcess(clients, rng)
-    return ask(query, link, ServerState(0, {}), rng, lambda *bill: pay(ledger, "schema", *bill))
+    return ask(query, link, ServerState(0, {}), rng, Purse(ledger, "schema").pay)
 
 
 def _learned(coded: _Coded, noisy: np.ndarray, noise: float, threshold: float, missing: bool) -> Column:

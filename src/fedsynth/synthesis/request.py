@@ -34,6 +34,7 @@ class Request:
     unit: str | None = None
     trust: str | None = None
     transport: str | None = None
+    budget: str | None = None
     seed: int | None = None
     device: str = "cpu"
     rows: int | None = None

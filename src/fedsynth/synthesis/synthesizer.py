@@ -19,8 +19,9 @@ from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import sampling_of
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import Folder, schema_ledger
+from fedsynth.synthesis.folder import Folder, beside
 from fedsynth.synthesis.generator import Generator, Images
+from fedsynth.synthesis.purse import Policy, Purse
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
@@ -97,14 +98,14 @@ class Synthesizer:
         encoded = encode_clients(clients, self.schema)
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
-        name = place.path.name if place else "memory"
-        prepared = prepare(self.request, self.schema, encoded, rng, self._ledger, name, self._earlier())
+        purse = self._purse(place)
+        prepared = prepare(self.request, self.schema, encoded, rng, purse, self._earlier())
         self.request = replace(self.request, arguments=prepared.values)
         if place:
             paid, self._ledger = self._ledger, Ledger(place.ledger)
             self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
             place.create(self.request.to_toml(), self.schema)
-        training = Training(prepared, place, self._ledger, rng, watch, self._chunk)
+        training = Training(prepared, place, purse, rng, watch, self._chunk)
         return self._finish(prepared, training, training.start(), place)
 
     def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
@@ -114,15 +115,19 @@ class Synthesizer:
         rng = Rng(self.request.seed)
         self._ledger = Ledger(place.ledger)
         prepared = resumed(self.request, self.schema, encoded)
-        training = Training(prepared, place, self._ledger, rng, watch, self._chunk)
+        training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
         return self._finish(prepared, training, training.resume(), place)
+
+    def _purse(self, place: Folder | None) -> Purse:
+        name = place.path.name if place else "memory"
+        return Purse(self._ledger, name, Policy.load(self.request.budget) if self.request.budget else None)
 
     def _earlier(self) -> Ledger | None:
         """What the schema cost, if its columns were paid for."""
         paid = [name for name, source in self.schema.provenance.items() if source == "paid"]
         if not paid:
             return None
-        path = None if self.request.schema is None else schema_ledger(self.request.schema)
+        path = None if self.request.schema is None else beside(self.request.schema)
         if path is None or not path.exists():
             raise NotPrivate(
                 f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema "

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from dp_accounting import DpEvent
 
@@ -24,13 +23,13 @@ from fedsynth.federation.statistics import RecordCount
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.ledger import Entry, Ledger
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
 
 COUNT_NOISE = 20.0  # standard deviation of the paid-for number of records
@@ -114,8 +113,7 @@ def prepare(
     schema: Schema,
     clients: Clients,
     rng: Rng,
-    ledger: Ledger,
-    name: str,
+    purse: Purse,
     earlier: Ledger | None = None,
 ) -> Prepared:
     """Check, pay for the number of records where a recipe needs it, and calibrate.
@@ -131,12 +129,13 @@ def prepare(
             values["rounds"] = request.rounds
         return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
     if earlier is not None:
-        ledger.adopt(earlier)
+        purse.ledger.adopt(earlier)
     if recipe.unit == "record" and not values["records"]:
         recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
-        values["records"] = _count_records(held, rng, ledger, name)
-    spent = [line.cost for line in ledger.lines()]
+        values["records"] = _count_records(held, rng, purse)
+    spent = [line.cost for line in purse.ledger.lines()]
     algorithm, values = fit_budget(recipe, task, values, request.target, spent)
+    purse.approve(algorithm)
     return Prepared(recipe, schema, held, algorithm, values, request)
 
 
@@ -149,28 +148,13 @@ def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
 
 
-def _count_records(clients: Clients, rng: Rng, ledger: Ledger, name: str) -> int:
+def _count_records(clients: Clients, rng: Rng, purse: Purse) -> int:
     """A noisy number of records, paid for first."""
     mechanism = CentralGaussian(Clip(1.0), COUNT_NOISE)
     query = Query("number of records", RecordCount(), 1, mechanism, len(clients), "record")
     link = InProcess(clients, rng)
-    noisy = ask(query, link, ServerState(0, {}), rng, lambda *bill: pay(ledger, name, *bill))
+    noisy = ask(query, link, ServerState(0, {}), rng, purse.pay)
     return max(1, round(float(noisy[0])))
-
-
-def pay(ledger: Ledger, name: str, when: str, charges: list[Charge], ids: np.ndarray) -> None:
-    """Make the ledger lines of a release durable: one for the server, or one for each client that spends its own."""
-    entries = []
-    for charge in charges:
-        spent = charge.release
-        holders = ["server"] if charge.holder == "server" else [str(client) for client in ids]
-        named = f"{spent.what}, {when}" if when else spent.what
-        entries += [
-            Entry(charge.event, named, holder, spent.unit, spent.trust, spent.count, name)
-            for holder in holders
-        ]
-    if entries:
-        ledger.append_all(entries)
 
 
 @dataclass
@@ -179,7 +163,7 @@ class Training:
 
     prepared: Prepared
     folder: Folder | None
-    ledger: Ledger
+    purse: Purse
     rng: Rng
     watch: Watch | None = None
     chunk: int | None = None
@@ -207,13 +191,8 @@ class Training:
         link = InProcess(
             self.prepared.clients, self.rng, device=request.device, chunk=self.chunk, store=store
         )
-        name = self.folder.path.name if self.folder else "memory"
-
-        def bill(when: str, charges: list[Charge], ids: np.ndarray) -> None:
-            pay(self.ledger, name, when, charges, ids)
-
         known = state.balance is not None
-        state = learn_balance(algorithm, link, state, self.rng, bill)
+        state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
         if self.folder and not known:
             self.folder.checkpoint(state, store)
         odometer = self._odometer(state.version)
@@ -228,7 +207,7 @@ class Training:
             if self.watch:
                 self.watch(done, epsilon, rounds)
 
-        return run(algorithm, link, state, self.rng, bill, seen, rounds)
+        return run(algorithm, link, state, self.rng, self.purse.pay, seen, rounds)
 
     def _odometer(self, version: int) -> account.Odometer | None:
         """Epsilon after further rounds, on top of what the ledger shows now (a seeded run: of each round once)."""
@@ -236,14 +215,14 @@ class Training:
         if target is None:
             return None
         each = each_round(self.prepared.algorithm)
-        spent = [line.cost for line in self.ledger.lines()]
+        spent = [line.cost for line in self.purse.ledger.lines()]
         if self.rng.reproducible:
             spent = [*spent[: len(spent) - self._repeated(version)]]
         return account.Odometer([account.compose(spent)], each, target.delta, self.prepared.adjacency)
 
     def _repeated(self, version: int) -> int:
         """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""
-        numbers = [_round_number(line.what) for line in self.ledger.lines()]
+        numbers = [_round_number(line.what) for line in self.purse.ledger.lines()]
         return sum(number > version for number in numbers)
 
     def _affordable(self, state: ServerState) -> int:
@@ -254,7 +233,7 @@ class Training:
         algorithm, target = self.prepared.algorithm, self.prepared.request.target
         if target is None or self.rng.reproducible:
             return algorithm.rounds
-        spent = [line.cost for line in self.ledger.lines()]
+        spent = [line.cost for line in self.purse.ledger.lines()]
         waiting = [] if state.balance is not None else once(algorithm)
         left = _rounds_left(each_round(algorithm), target, [*spent, *waiting], self.prepared.adjacency)
         if state.version + left < 1:

@@ -1,0 +1,70 @@
+"""Who pays: every release is written into the run's ledger, and into the data owner's where there is a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.privacy.budget import Budget
+from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.mechanism import Charge
+from fedsynth.synthesis.folder import beside
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The most that may ever be spent on a data set, and the ledger of all runs on it, beside the policy's file."""
+
+    budget: Budget
+    ledger: Ledger
+
+    @classmethod
+    def load(cls, path: Path | str) -> Policy:
+        """Read a budget file; its ledger is created with the first release."""
+        return cls(Budget.load(path), Ledger(beside(path)))
+
+
+@dataclass(frozen=True)
+class Purse:
+    """Pays for the releases of one run."""
+
+    ledger: Ledger
+    name: str
+    policy: Policy | None = None
+
+    def pay(self, when: str, charges: list[Charge], ids: np.ndarray) -> None:
+        """Make the lines of a release durable, the owner's first; refuse it whole if the policy does not allow it."""
+        entries = [entry for charge in charges for entry in self._entries(when, charge, ids)]
+        if not entries:
+            return
+        if self.policy is not None:
+            self.policy.budget.spend_all(self.policy.ledger, entries)
+        self.ledger.append_all(entries)
+
+    def approve(self, algorithm: Algorithm) -> None:
+        """Refuse a whole run before its first round, if the policy does not allow all of it."""
+        if self.policy is None:
+            return
+        nobody = np.empty(0, dtype=np.int64)
+        entries = [
+            e for charge in algorithm.charges() for e in self._entries("", charge, nobody, algorithm.rounds)
+        ]
+        asked = [] if algorithm.balance is None else algorithm.balance.charges()
+        entries += [e for charge in asked for e in self._entries("", charge, nobody)]
+        if entries:
+            self.policy.budget.check_all(self.policy.ledger, entries)
+
+    def _entries(self, when: str, charge: Charge, ids: np.ndarray, times: int = 1) -> list[Entry]:
+        """One line for the server, or one for each client that spends its own budget."""
+        spent = charge.release
+        holders = (
+            [str(client) for client in ids] if charge.holder == "client" and len(ids) else [charge.holder]
+        )
+        what = f"{spent.what}, {when}" if when else spent.what
+        return [
+            Entry(charge.event, what, holder, spent.unit, spent.trust, spent.count * times, self.name)
+            for holder in holders
+        ]

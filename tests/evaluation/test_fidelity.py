@@ -86,6 +86,30 @@ def test_missing_values_count_in_pairs_of_categories_and_in_their_own_score():
     assert scores["missing values"].detail["parts"]["age"] == pytest.approx(share)
 
 
+def test_a_missing_number_is_not_taken_for_a_large_one_in_pairs():
+    filled = table()
+    filled["age"] = filled["age"].fillna(79)  # the largest bin
+    share = table()["age"].isna().mean()
+    assert by_name(table(), filled)["column pairs"].detail["parts"]["age, sex"] == pytest.approx(1 - share)
+
+
+def test_correlations_leave_out_rows_where_either_value_is_missing():
+    one, holes = np.array([1.0, 2, 3, 4]), np.array([1.0, np.nan, 3, 4])
+    for pair in ((one, holes), (holes, one)):
+        assert correlation_similarity(pair, (one, one)) == pytest.approx(1.0)
+
+
+def test_numbers_are_compared_by_distribution_and_categories_by_share():
+    moved = table().assign(
+        weight=lambda frame: frame["weight"] + 0.5
+    )  # no value in common, nearly the same shape
+    shapes = by_name(table(), moved)["column shapes"].detail["parts"]
+    assert shapes["weight"] > 0.95
+    women = table().assign(sex="F")
+    share = (table()["sex"] == "F").mean()
+    assert by_name(table(), women)["column shapes"].detail["parts"]["sex"] == pytest.approx(share)
+
+
 def test_another_column_fails_every_score_with_the_reason():
     scores = fidelity(table(), table().rename(columns={"age": "years"}), SCHEMA)
     assert all(score.failed is not None and "'age' is missing" in score.failed for score in scores)

@@ -78,6 +78,8 @@ def test_a_class_that_the_synthetic_rows_lack_is_never_predicted_and_does_no_har
     for classifier in CLASSIFIERS:
         found = performance(frame[frame["band"] != "y"], frame, schema, classifier, 0)
         assert found.accuracy < 0.7, classifier
+    found = performance(frame[frame["band"] != "y"], frame, schema, "random forest", 0)
+    assert found.accuracy == pytest.approx(0.66, abs=0.02)  # all of x and z, none of y
 
 
 def test_a_class_with_a_single_row_does_not_stop_any_classifier():

@@ -105,6 +105,7 @@ class Synthesizer:
             paid, self._ledger = self._ledger, Ledger(place.ledger)
             self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
             place.create(self.request.to_toml(), self.schema)
+            purse = self._purse(place)
         training = Training(prepared, place, purse, rng, watch, self._chunk)
         return self._finish(prepared, training, training.start(), place)
 

@@ -35,6 +35,14 @@ def test_each_client_reads_what_it_wrote(store):
     assert held(store, 900, 3, 4, 5) == [3.5, 1.5, 4.5, 0.0]
 
 
+def test_the_order_in_which_a_memory_is_named_does_not_matter(store):
+    blank = {"b": torch.zeros(2), "a": torch.zeros(1)}
+    store.write(np.array([1]), {"a": torch.ones(1, 1), "b": torch.full((1, 2), 2.0)})
+    store.commit()
+    read = store.read(np.array([1]), blank)
+    assert read["a"].tolist() == [[1.0]] and read["b"].tolist() == [[2.0, 2.0]]
+
+
 def test_a_round_that_was_not_committed_leaves_the_last_one_whole(tmp_path):
     store = ClientStore(tmp_path / "clients.bin")
     store.write(np.array([1, 2]), memory(1.0, 2.0))

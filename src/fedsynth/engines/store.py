@@ -30,11 +30,11 @@ class ClientStore:
 
     def read(self, ids: np.ndarray, blank: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The memory of these clients, [clients, size] each; `blank` for those that have none."""
-        sizes = {name: value.numel() for name, value in blank.items()}
+        sizes = {name: blank[name].numel() for name in sorted(blank)}  # a record's order is that of the names
         width = sum(sizes.values())
         if not width:
             return {}
-        fresh = torch.cat([value.reshape(-1) for value in blank.values()]).cpu().numpy()
+        fresh = torch.cat([blank[name].reshape(-1) for name in sizes]).cpu().numpy()
         rows = np.empty((len(ids), width), dtype=np.float32)
         descriptor = self._file.fileno()
         for row, client in zip(rows, ids, strict=True):
@@ -50,7 +50,7 @@ class ClientStore:
         """Remember for these clients; visible to others only after `commit`."""
         if not memory:
             return
-        rows = torch.cat([value.flatten(1) for value in memory.values()], dim=1)
+        rows = torch.cat([memory[name].flatten(1) for name in sorted(memory)], dim=1)
         array = np.ascontiguousarray(rows.detach().cpu().numpy(), dtype=np.float32)
         stride = array.shape[1] * 4
         for client, row in zip(ids, array, strict=True):
@@ -88,3 +88,35 @@ class ClientStore:
         self._used = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._used) if slot not in taken]
         self._pending.clear()
+
+
+class DeviceStore:
+    """The same on a GPU, for runs without a folder: nothing is copied to the host between rounds."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._rows: dict[str, Tensor] = {}
+        self._places: dict[int, int] = {}
+
+    def read(self, ids: np.ndarray, blank: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The memory of these clients, [clients, size] each; `blank` for those that have none."""
+        fresh = [client for client in dict.fromkeys(ids.tolist()) if client not in self._places]
+        for client in fresh:
+            self._places[client] = len(self._places)
+        for name, value in blank.items():
+            added = value.to(self._device).reshape(1, -1).expand(len(fresh), -1)
+            self._rows[name] = torch.cat([self._rows[name], added]) if name in self._rows else added.clone()
+        index = self._index(ids)
+        return {name: self._rows[name][index] for name in blank}
+
+    def write(self, ids: np.ndarray, memory: Mapping[str, Tensor]) -> None:
+        """Remember for these clients."""
+        index = self._index(ids)
+        for name, value in memory.items():
+            self._rows[name][index] = value.flatten(1)
+
+    def commit(self) -> None:
+        """Nothing to do: there is no file that a crash could leave half written."""
+
+    def _index(self, ids: np.ndarray) -> Tensor:
+        return torch.tensor([self._places[client] for client in ids.tolist()], device=self._device)

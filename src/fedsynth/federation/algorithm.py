@@ -135,7 +135,7 @@ class Algorithm:
         """What a client that never took part remembers: the public start of its own parts, fresh optimizers."""
         memory = {part: state.parts[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for phase in self.plan:
-            for part in set(phase.parts) & set(self.keep):
+            for part in (part for part in self.keep if part in phase.parts):
                 fresh = phase.optimizers[part].init(state.parts[part][None])
                 memory |= {f"{part}/{slot}": value[0] for slot, value in fresh.items()}
         return memory

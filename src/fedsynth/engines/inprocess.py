@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fedsynth.data.clients import Clients
-from fedsynth.engines.store import ClientStore
+from fedsynth.engines.store import ClientStore, DeviceStore
 from fedsynth.federation.algorithm import Job
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.state import ServerState
@@ -28,10 +28,11 @@ class InProcess:
         *,
         device: str = "cpu",
         chunk: int | None = None,
-        store: ClientStore | None = None,
+        store: ClientStore | DeviceStore | None = None,
     ) -> None:
         self.clients = clients.to(device)
-        self.store = store or ClientStore()
+        on_gpu = torch.device(device).type == "cuda"
+        self.store = store or (DeviceStore(device) if on_gpu else ClientStore())
         self._rng = rng
         self._device = device
         self._chunk = chunk

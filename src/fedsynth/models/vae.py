@@ -96,6 +96,16 @@ class TableVAE:
         )
         return one_hot(owner, len(self.blocks))
 
+    def _constants(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Choices and membership on the device; kept there, since a recorded GPU step may not copy."""
+        if device not in self._placed:
+            self._placed[device] = (self._choices.to(device), self._membership.to(device))
+        return self._placed[device]
+
+    @cached_property
+    def _placed(self) -> dict[torch.device, tuple[Tensor, Tensor]]:
+        return {}
+
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound, summed over columns, averaged over rows."""
         x, label = batch["x"], one_hot(batch["y"], self.classes)
@@ -103,8 +113,9 @@ class TableVAE:
             self.parts["encoder"], params["encoder"], torch.cat([x, label], -1), noise
         )
         logits = self._logits(params["decoder"], latent, label)
-        chosen = x.index_select(-1, self._choices.to(x.device))
-        normalizer = torch.log(logits.exp() @ self._membership.to(x.device)).sum(-1)
+        choices, membership = self._constants(x.device)
+        chosen = x.index_select(-1, choices)
+        normalizer = torch.log(logits.exp() @ membership).sum(-1)
         reconstruction = normalizer - (chosen * logits).sum(-1)
         return weighted_mean(reconstruction + self.beta * divergence, batch["weight"])
 

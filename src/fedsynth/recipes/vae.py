@@ -20,6 +20,7 @@ from fedsynth.recipes.settings import (
     Architecture,
     ClientPrivacy,
     Local,
+    Passes,
     PrivateEncoder,
     RecordPrivacy,
     Rounds,
@@ -98,7 +99,7 @@ def _federated(
     schedule = schedule_of(task, rounds)
     shared = [part for part, home in homes.items() if home is Home.SHARED]
     rule = Epochs(local.epochs, local.batch_size)
-    optimizers = {"encoder": (private_encoder or local).build(), "decoder": local.build()}
+    optimizers = {"encoder": (private_encoder or local).build(task.kind), "decoder": local.build(task.kind)}
     return Algorithm(
         name=name,
         model=model,
@@ -142,6 +143,10 @@ def dpd_fvae(
 ) -> Algorithm:
     """DPD-fVAE, central (Pfitzner and Arnrich 2022, Algorithm 1): only the decoder leaves, under client-level DP.
 
+    The defaults were chosen on a hold-out of Adult's training split, a public data set: many small server steps,
+    one pass of plain SGD at the client (under a clip, Adam's even steps drown in noise), a weak prior so that the
+    latent code is used. With few clients or epsilon 1, `clip=0.3` and fewer rounds do a little better.
+
     Each client keeps its encoder and that encoder's optimizer state; the decoder's optimizer starts fresh each
     round. All encoders start from one public initialisation, so that clients speak of the same latent space.
     The update is theta_n - theta (the paper's algorithm has the sign the other way round and then adds).
@@ -151,9 +156,9 @@ def dpd_fvae(
 
 def central_vae(
     task: Task,
-    architecture: Architecture = Architecture(),
-    local: Local = Local(epochs=1, batch_size=256, learning_rate=0.003, optimizer="adam"),
-    rounds: Rounds = Rounds(rounds=20, momentum=0.0),
+    architecture: Architecture = Architecture(hidden=(128,), beta=1.0),
+    local: Local = Local(batch_size=1024, learning_rate=0.01, optimizer="adam"),
+    rounds: Passes = Passes(),
     privacy: RecordPrivacy = RecordPrivacy(),
 ) -> Algorithm:
     """A VAE on pooled data: the upper baseline, without DP or with DP-SGD for each record.
@@ -181,7 +186,7 @@ def central_vae(
         name="central_vae",
         model=model,
         homes=ALL_SHARED,
-        plan=(Phase("elbo", {part: local.build() for part in BOTH}, rule),),
+        plan=(Phase("elbo", {part: local.build(task.kind) for part in BOTH}, rule),),
         mechanism=NoPrivacy(),
         schedule=Everyone(1),
         server=Momentum(0.0, 1.0),

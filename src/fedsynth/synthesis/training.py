@@ -171,7 +171,7 @@ class Training:
 
     def start(self) -> ServerState:
         """Train from the beginning."""
-        store = self.folder.store() if self.folder else ClientStore()
+        store = self.folder.store() if self.folder else None
         return self._train(
             self.prepared.algorithm.init(self.rng.at("init")), store, self.prepared.algorithm.rounds
         )
@@ -186,14 +186,14 @@ class Training:
         self.history = self.folder.read_history()
         return self._train(state, store, self._affordable(state))
 
-    def _train(self, state: ServerState, store: ClientStore, rounds: int) -> ServerState:
+    def _train(self, state: ServerState, store: ClientStore | None, rounds: int) -> ServerState:
         algorithm, request = self.prepared.algorithm, self.prepared.request
         link = InProcess(
             self.prepared.clients, self.rng, device=request.device, chunk=self.chunk, store=store
         )
         known = state.balance is not None
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
-        if self.folder and not known:
+        if self.folder and store and not known:
             self.folder.checkpoint(state, store)
         odometer = self._odometer(state.version)
         first = state.version
@@ -201,7 +201,7 @@ class Training:
         def seen(state: ServerState, done: Round) -> None:
             epsilon = odometer.after(state.version - first) if odometer else None
             self.history.append({**asdict(done), "epsilon": epsilon})
-            if self.folder:
+            if self.folder and store:
                 self.folder.append_history(self.history[-1])
                 self.folder.checkpoint(state, store)
             if self.watch:

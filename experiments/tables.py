@@ -96,12 +96,12 @@ def _legend(results: list[dict], classifier: str) -> str:
         for score in result["scores"]
         if score["failed"]
     ]
-    simulated = any(result["privacy"]["simulation"] for result in results)
+    simulated = any(result["privacy"]["private"] and result["privacy"]["simulation"] for result in results)
     sentences = [
         f"{classifier.capitalize()} trained on as many rows as there are real training rows ({data['train_rows']:,}), "
         f"tested on {data['test_rows']:,} real rows; mean ± standard deviation over {' or '.join(map(str, runs))} runs "
         "(real rows: over seeds of the classifier).",
-        "Seeded, so that they can be repeated: the ε is what the same run costs with noise from the operating system."
+        "Seeded rows can be repeated; their ε is what the same run costs with noise from the operating system."
         if simulated
         else "",
         f"Measured on: {'; '.join(machines)}.",

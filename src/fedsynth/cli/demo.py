@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
+import torch
 import typer
 from rich.console import Console
 from rich.padding import Padding
@@ -214,6 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the demo; refusals are one sentence and exit code 2, as with every command."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(demo)
+    torch.set_num_threads(1)  # steps this small cost several times more on two threads when a core is busy
     try:
         app(args=arguments)
     except FedsynthError as error:

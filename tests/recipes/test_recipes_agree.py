@@ -13,6 +13,7 @@ CASES = [
     for name in ("central_vae", "fvae", "dpd_fvae")
     for kind in ("table", "image")
     for private in (True, False)
+    if private or kind == "table"
 ]
 IDS = np.arange(10)
 
@@ -70,9 +71,10 @@ def test_the_chunk_size_changes_nothing_in_the_final_model(case):
         torch.testing.assert_close(pieces.balance, whole.balance, rtol=0, atol=1e-6)
 
 
-def test_the_same_seed_gives_the_same_bits(case):
-    algorithm, clients = case
-    first, second = (finished(algorithm, clients, 3) for _ in range(2))
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae"])
+def test_the_same_seed_gives_the_same_bits(name, build, ten):
+    algorithm = build(name, clients=1 if name == "central_vae" else 10)
+    first, second = (finished(algorithm, ten["table"], 3) for _ in range(2))
     assert all(torch.equal(first.parts[part], second.parts[part]) for part in first.parts)
 
 

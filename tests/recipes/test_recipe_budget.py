@@ -1,0 +1,69 @@
+"""Target epsilon in, noise or rounds out, by the events of the objects that will run."""
+
+import pytest
+
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BudgetExhausted
+from fedsynth.privacy import account
+from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.recipes.task import Task
+
+DELTA = 1e-3
+SMALL = {"latent": 2, "hidden": (8,)}
+
+
+def fitted(schema: Schema, name: str, epsilon=8.0, rounds=None, noise=None, planned=100, **settings):
+    recipe = recipe_named(name)
+    settings = {
+        **SMALL,
+        "rounds": planned,
+        **settings,
+        **({"records": 200, "batch_size": 50} if name == "central_vae" else {}),
+    }
+    target = Target(epsilon, DELTA, rounds, noise)
+    algorithm, values = fit_budget(recipe, Task(schema, 40), recipe.values(settings), target)
+    return algorithm, values, account.epsilon(cost(algorithm), DELTA, adjacency=adjacency_of(algorithm))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("dpd_fvae", {"rate": 0.3}), ("dpd_fvae", {"cohort": 8}), ("central_vae", {})],
+    ids=["poisson", "fixed", "records"],
+)
+def test_calibrated_noise_spends_the_budget_and_no_more(schema, name, settings):
+    algorithm, values, spent = fitted(schema, name, 4.0, rounds=5, **settings)
+    assert 4.0 * 0.99 < spent <= 4.0
+    assert algorithm.rounds == values["rounds"] == 5 and values["noise_multiplier"] > 0.1
+
+
+def test_the_budget_covers_the_class_balance(schema):
+    algorithm, _, spent = fitted(schema, "dpd_fvae", 4.0, rounds=5)
+    training = account.repeat(algorithm.charges()[0].event, 5)
+    assert account.epsilon(training, DELTA) < spent
+
+
+@pytest.mark.parametrize("planned", [10, 1000])
+def test_given_noise_gets_as_many_rounds_as_fit_with_the_balance_of_so_many(schema, planned):
+    """The class balance is asked more precisely in a longer run; it must be counted for the rounds that run."""
+    algorithm, values, spent = fitted(schema, "dpd_fvae", 8.0, noise=1.0, planned=planned)
+    assert 8.0 * 0.98 < spent <= 8.0
+    more = recipe_named("dpd_fvae").build(
+        Task(schema, 40), {**values, "rounds": round(algorithm.rounds * 1.03) + 1}
+    )
+    assert account.epsilon(cost(more), DELTA) > 8.0
+
+
+def test_noise_and_rounds_that_do_not_fit_are_refused(schema):
+    with pytest.raises(BudgetExhausted, match="allows 0 rounds.*not 50"):
+        fitted(schema, "dpd_fvae", 0.5, rounds=50, noise=0.5)
+
+
+def test_noise_and_rounds_that_fit_are_taken(schema):
+    algorithm, values, spent = fitted(schema, "dpd_fvae", 8.0, rounds=2, noise=5.0)
+    assert (algorithm.rounds, values["noise_multiplier"]) == (2, 5.0) and spent < 8
+
+
+def test_noise_that_allows_no_round_is_refused(schema):
+    with pytest.raises(BudgetExhausted, match="not even one round"):
+        fitted(schema, "dpd_fvae", 0.01, noise=0.3)

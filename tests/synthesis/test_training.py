@@ -1,0 +1,202 @@
+"""Stopping and going on, and what the ledger and the statement say then."""
+
+import json
+
+import pytest
+
+from fedsynth import Rng, Synthesizer, clients_from
+from fedsynth.data.clients import encode_clients
+from fedsynth.errors import BudgetExhausted, Incompatible, NotPrivate
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import check_request
+
+SMALL = {"hidden": (8,), "latent": 2, "batch_size": 8, "rounds": 3}
+BUDGET = {"epsilon": 8.0, "delta": 1e-3}
+
+
+class Stop(Exception):
+    """Pulls the plug."""
+
+
+def stop_after(version):
+    def watch(done, epsilon, rounds):
+        if done.version >= version:
+            raise Stop
+
+    return watch
+
+
+@pytest.fixture(scope="module")
+def owners(frame):
+    return clients_from(frame, client_column="owner")
+
+
+def read(path, schema):
+    return Synthesizer.of(Request.from_toml(Folder(path).read_recipe()), schema)
+
+
+def stopped(recipe, schema, owners, path, after, **settings):
+    with pytest.raises(Stop):
+        Synthesizer(recipe, schema, **{**BUDGET, **SMALL, **settings}).fit(
+            owners, folder=path, watch=stop_after(after)
+        )
+
+
+def ledger_epsilon(path, unit="client"):
+    return Ledger(path / "ledger.jsonl").epsilon(1e-3, unit=unit)
+
+
+@pytest.mark.parametrize(("recipe", "after"), [("central_vae", 2), ("fvae", 2), ("dpd_fvae", 1)])
+def test_a_resumed_run_equals_one_straight_through_to_the_bit(recipe, after, schema, owners, tmp_path):
+    straight = Synthesizer(recipe, schema, **BUDGET, **SMALL, seed=5).fit(owners, folder=tmp_path / "a")
+    stopped(recipe, schema, owners, tmp_path / "b", after, seed=5)
+    assert not (tmp_path / "b" / "generator.safetensors").exists()
+    again = read(tmp_path / "b", schema).resume(owners, tmp_path / "b")
+    files = [(tmp_path / run / "generator.safetensors").read_bytes() for run in "ab"]
+    assert files[0] == files[1]
+    keys = ("version", "loss", "clients")
+    told = [[{key: line[key] for key in keys} for line in run.history] for run in (straight, again)]
+    assert told[0] == told[1] and [line["version"] for line in told[0]] == [1, 2, 3]
+    assert not (tmp_path / "b" / "state").exists()
+
+
+def test_a_round_lost_after_its_payment_is_repeated_and_stays_on_the_ledger(
+    schema, owners, tmp_path, monkeypatch
+):
+    """Killed while the second round's line is written: the seeded rerun equals a run that was not."""
+    path = tmp_path / "run"
+
+    def torn(place, line):
+        if line["version"] < 2:
+            return append(place, line)
+        place.history.open("a").write('{"version": 2, "lo')
+        raise Stop
+
+    append = Folder.append_history
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(Folder, "append_history", torn)
+        Synthesizer("dpd_fvae", schema, **BUDGET, **SMALL, seed=5).fit(owners, folder=path)
+    made = read(path, schema).resume(owners, path)
+    assert [line["version"] for line in made.history] == [1, 2, 3]
+    ledger = Ledger(path / "ledger.jsonl")
+    numbers = [line.what.rpartition(" ")[2] for line in ledger.lines()]
+    assert numbers == ["balance", "1", "2", "2", "3"] and ledger.verify() == []
+    assert made.history[-1]["epsilon"] == pytest.approx(8, rel=0.01)
+
+
+@pytest.fixture(scope="module")
+def unseeded(schema, owners, tmp_path_factory):
+    """A run without a seed, stopped after its second round."""
+    path = tmp_path_factory.mktemp("unseeded") / "run"
+    stopped("dpd_fvae", schema, owners, path, 2)
+    return path
+
+
+def copied(path, tmp_path):
+    import shutil
+
+    return shutil.copytree(path, tmp_path / "run")
+
+
+def test_without_a_seed_a_run_that_lost_nothing_finishes_all_rounds(unseeded, schema, owners, tmp_path):
+    path = copied(unseeded, tmp_path)
+    made = read(path, schema).resume(owners, path)
+    assert [line["version"] for line in made.history] == [1, 2, 3]
+    assert made.privacy.private and 7.9 < made.privacy.epsilon <= 8
+
+
+def test_without_a_seed_lost_rounds_are_not_repeated_beyond_the_budget(unseeded, schema, owners, tmp_path):
+    path = copied(unseeded, tmp_path)
+    ledger = Ledger(path / "ledger.jsonl")
+    last = ledger.lines()[-1]
+    algorithm_charge = _charge(last)
+    Purse(ledger, "run").pay("round 3", [algorithm_charge], [0])  # paid for, and then the plug was pulled
+    made = read(path, schema).resume(owners, path)
+    assert [line["version"] for line in made.history] == [1, 2]
+    assert ledger_epsilon(path) <= 8 and made.privacy.epsilon <= 8
+
+
+def test_a_spent_budget_releases_nothing_more(unseeded, schema, owners, tmp_path):
+    path = copied(unseeded, tmp_path)
+    ledger = Ledger(path / "ledger.jsonl")
+    for number in range(10):
+        Purse(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
+    before = len(ledger.lines())
+    made = read(path, schema).resume(owners, path)  # what was trained is released as it stands
+    assert [line["version"] for line in made.history] == [1, 2] and len(Ledger(ledger.path).lines()) == before
+    assert made.privacy.epsilon > 8  # and the statement tells what was really spent
+
+
+def test_a_run_that_spent_its_budget_before_its_first_round_is_refused(unseeded, schema, owners, tmp_path):
+    path = copied(unseeded, tmp_path)
+    (path / "state" / "checkpoint.safetensors").unlink()
+    ledger = Ledger(path / "ledger.jsonl")
+    for number in range(10):
+        Purse(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
+    with pytest.raises(BudgetExhausted, match="spent"):
+        read(path, schema).resume(owners, path)
+
+
+def _charge(line):
+    from fedsynth.privacy.events import event_from_json
+    from fedsynth.privacy.mechanism import Charge, Release
+
+    event = event_from_json(line.event)
+    return Charge(Release("noisy sum of clipped client updates", "client", "central", event), event)
+
+
+def test_the_ledger_has_a_line_for_each_release(unseeded):
+    lines = Ledger(unseeded / "ledger.jsonl").lines()
+    assert [line.what.rpartition(", ")[2] for line in lines] == ["class balance", "round 1", "round 2"]
+    history = [json.loads(text) for text in (unseeded / "history.jsonl").read_text().splitlines()]
+    assert len(history) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"delta": 1 / 40}, "40 clients.*--accept delta"),
+        ({"recipe": "central_vae", "delta": 1 / 120}, "120 records"),
+    ],
+)
+def test_a_delta_that_protects_nobody_needs_the_users_word(changes, words, schema, owners):
+    request = Request(**{"recipe": "dpd_fvae", **BUDGET, **changes})
+    with pytest.raises(NotPrivate, match=words):
+        Synthesizer.of(request, schema).fit(owners)
+    accepted = request.changed(accept=("delta",))
+    assert check_request(accepted, schema, encode_clients(owners, schema)).name == request.recipe
+
+
+def inferred(schema):
+    from dataclasses import replace
+
+    return replace(schema, provenance={"age": "inferred"})
+
+
+def test_inferred_columns_need_the_users_word(schema, owners):
+    with pytest.raises(NotPrivate, match="age.*--accept inferred"):
+        Synthesizer("dpd_fvae", inferred(schema), **BUDGET).fit(owners)
+
+
+def test_accepted_inferred_columns_are_not_called_private(schema, owners):
+    made = Synthesizer(
+        "dpd_fvae", inferred(schema), **BUDGET, **{**SMALL, "rounds": 1}, accept=("inferred",)
+    ).fit(owners)
+    assert not made.privacy.private and any("age" in caveat for caveat in made.privacy.caveats)
+
+
+@pytest.mark.parametrize("word", ["unit", "trust", "transport"])
+def test_what_a_recipe_cannot_do_is_refused(word, schema, owners):
+    wish = {"unit": "record", "trust": "local", "transport": "he"}[word]
+    request = Request("dpd_fvae", epsilon=8, delta=1e-3, **{word: wish})
+    with pytest.raises(Incompatible, match=f"{word}={wish}"):
+        Synthesizer.of(request, schema).fit(owners)
+
+
+def test_split_clients_are_the_same_under_a_seed(frame):
+    rows = frame.drop(columns="owner")
+    first, second = (clients_from(rows, clients=7, rng=Rng(3)).owner for _ in range(2))
+    assert (first == second).all()

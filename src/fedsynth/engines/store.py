@@ -100,6 +100,8 @@ class DeviceStore:
 
     def read(self, ids: np.ndarray, blank: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The memory of these clients, [clients, size] each; `blank` for those that have none."""
+        if not blank:
+            return {}
         fresh = [client for client in dict.fromkeys(ids.tolist()) if client not in self._places]
         for client in fresh:
             self._places[client] = len(self._places)
@@ -111,6 +113,8 @@ class DeviceStore:
 
     def write(self, ids: np.ndarray, memory: Mapping[str, Tensor]) -> None:
         """Remember for these clients."""
+        if not memory:
+            return
         index = self._index(ids)
         for name, value in memory.items():
             self._rows[name][index] = value.flatten(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -32,6 +33,7 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
 
+_SHOWN_PRECISION = 0.001
 COUNT_NOISE = 20.0  # standard deviation of the paid-for number of records
 Watch = Callable[[Round, float | None, int], None]  # round, epsilon so far, rounds in all
 
@@ -158,6 +160,30 @@ def _count_records(clients: Clients, rng: Rng, purse: Purse) -> int:
 
 
 @dataclass
+class Meter:
+    """Epsilon for history and progress: read at every round that lasts, now and then in a run of very short ones."""
+
+    odometer: account.Odometer
+    budget: float
+    first: int
+    rounds: int
+    last: float | None = None
+    _took: float = 0.0
+    _when: float = 0.0
+
+    def read(self, version: int) -> float | None:
+        """Epsilon after this round; None where computing it would slow training down."""
+        now = time.perf_counter()
+        if now - self._when < 10 * self._took and version < self.rounds:
+            return None
+        # the run was calibrated to the budget more finely than this, so the budget bounds it too
+        self.last = min(self.odometer.after(version - self.first), self.budget)
+        self._when = time.perf_counter()
+        self._took = self._when - now
+        return self.last
+
+
+@dataclass
 class Training:
     """Runs a prepared request to its end; `folder=None` keeps everything in memory."""
 
@@ -195,30 +221,32 @@ class Training:
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
         if self.folder and store and not known:
             self.folder.checkpoint(state, store)
-        odometer = self._odometer(state.version)
-        first = state.version
+        meter = self._meter(state.version, rounds)
 
         def seen(state: ServerState, done: Round) -> None:
-            epsilon = odometer.after(state.version - first) if odometer else None
+            epsilon = meter.read(state.version) if meter else None
             self.history.append({**asdict(done), "epsilon": epsilon})
             if self.folder and store:
                 self.folder.append_history(self.history[-1])
                 self.folder.checkpoint(state, store)
             if self.watch:
-                self.watch(done, epsilon, rounds)
+                self.watch(done, epsilon or (meter.last if meter else None), rounds)
 
         return run(algorithm, link, state, self.rng, self.purse.pay, seen, rounds)
 
-    def _odometer(self, version: int) -> account.Odometer | None:
+    def _meter(self, version: int, rounds: int) -> Meter | None:
         """Epsilon after further rounds, on top of what the ledger shows now (a seeded run: of each round once)."""
         target = self.prepared.request.target
         if target is None:
             return None
-        each = each_round(self.prepared.algorithm)
         spent = [line.cost for line in self.purse.ledger.lines()]
         if self.rng.reproducible:
-            spent = [*spent[: len(spent) - self._repeated(version)]]
-        return account.Odometer([account.compose(spent)], each, target.delta, self.prepared.adjacency)
+            spent = spent[: len(spent) - self._repeated(version)]
+        each = each_round(self.prepared.algorithm)
+        odometer = account.Odometer(
+            [account.compose(spent)], each, target.delta, self.prepared.adjacency, precision=_SHOWN_PRECISION
+        )
+        return Meter(odometer, target.epsilon, version, rounds)
 
     def _repeated(self, version: int) -> int:
         """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""

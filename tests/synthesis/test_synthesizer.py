@@ -49,7 +49,6 @@ def test_the_statement_of_a_run_without_a_seed_is_a_claim(made):
     )
 
 
-@pytest.mark.xfail(reason="the wording does not yet name the source of the noise")
 def test_the_statement_says_that_the_noise_is_the_operating_systems(made):
     assert "operating system" in made.privacy.text
 
@@ -97,6 +96,13 @@ def test_the_generator_file_holds_the_decoder_and_the_balance_alone(saved):
     tensors = load_file(saved / "generator.safetensors")
     assert {name.split(".")[0] for name in tensors} == {"decoder", "balance"}
     assert float(tensors["balance"].sum()) == pytest.approx(1)
+
+
+def test_a_shared_encoder_is_not_released_either(schema, frame, tmp_path):
+    plain = Synthesizer("fvae", schema, private=False, rounds=1, **SMALL)
+    plain.fit(clients_from(frame, client_column="owner"), folder=tmp_path / "RUN")
+    names = load_file(tmp_path / "RUN" / "generator.safetensors")
+    assert {name.split(".")[0] for name in names} == {"decoder", "balance"}
 
 
 def test_a_save_does_not_overwrite(made, saved):

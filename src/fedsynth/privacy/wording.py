@@ -26,13 +26,16 @@ _AGAINST = {
     "none": "nobody",
 }
 _SAMPLING = {
-    "poisson": "The calculation counts on every participant being drawn independently by chance in each round, "
-    "and on nobody learning who was drawn.",
-    "fixed": "The calculation counts on cohorts of a fixed size being drawn by chance in each round, and on "
-    "nobody learning who was drawn.",
-    "none": "The calculation does not count on any random choice of participants.",
+    "poisson": "The calculation counts on every {unit} being drawn independently by chance at each step, and on "
+    "nobody learning which were drawn.",
+    "fixed": "The calculation counts on groups of a fixed size being drawn by chance at each step, and on nobody "
+    "learning which were drawn.",
+    "none": "The calculation does not count on any random choice.",
 }
+_DRAWN = {"client": "participant", "record": "row"}
+_SOURCE = "The noise and the draws came from the operating system's random source and cannot be repeated."
 _ALWAYS = (
+    "How many participants there are is treated as public.",
     "Statistics that describe the group as a whole can be learned, also by people whose data were not used.",
     "Quality figures computed on real rows, settings chosen by looking at real rows, and anything released "
     "outside the ledger are not part of this statement.",
@@ -98,7 +101,8 @@ def wording(made: Statement, runs: int) -> str:
             _incomplete(made),
             _protected(made, made.epsilon),
             _amount(made, made.epsilon),
-            _SAMPLING[made.sampling],
+            _SAMPLING[made.sampling].format(unit=_DRAWN[made.unit]),
+            _SOURCE if made.projection is None else "",
         ]
     parts = [*_projected(made), *opening, _released(made.releases, runs), *_audit(made), _uncovered(made)]
     return "\n\n".join(part for part in parts if part)
@@ -179,8 +183,8 @@ def _audit(made: Statement) -> list[str]:
         return []
     found = made.audited
     return [
-        f"An attack on these very results ({found['method']}) showed an epsilon of at least "
-        f"{found['epsilon_lower']:.3g} with {found['confidence']:.0%} confidence."
+        f"An audit ({found['method']}) showed an epsilon of at least {found['epsilon_lower']:.3g} with "
+        f"{found['confidence']:.0%} confidence."
     ]
 
 

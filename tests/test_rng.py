@@ -27,6 +27,12 @@ def test_another_name_is_another_stream(other):
     assert Rng(5).at("a", 1).bytes(16) != Rng(5).at(*other).bytes(16)
 
 
+def test_a_name_within_a_name_is_the_longer_name():
+    assert (
+        Rng(5).at("a").at("b", 1).bytes(16) == Rng(5).at("a", "b", 1).bytes(16) != Rng(5).at("b", 1).bytes(16)
+    )
+
+
 def test_another_seed_is_another_stream():
     assert Rng(5).at("a").bytes(16) != Rng(6).at("a").bytes(16)
 

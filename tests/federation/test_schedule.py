@@ -57,6 +57,11 @@ def test_a_poisson_cohort_may_be_empty_or_all():
     assert PoissonCohort(5, 1.0).start(Clock(0), Rng(1)).tolist() == [0, 1, 2, 3, 4]
 
 
+def test_poisson_goes_on_drawing_until_it_has_passed_the_last_client(monkeypatch):
+    monkeypatch.setattr(Rng, "uniforms", lambda rng, count: np.ones(count))  # the shortest gaps there are
+    assert (PoissonCohort(1000, 0.1).start(Clock(0), Rng(2)) == np.arange(1000)).all()
+
+
 @pytest.mark.parametrize("make", [lambda n: PoissonCohort(n, 100 / n), lambda n: FixedCohort(n, 100)])
 def test_drawing_a_cohort_costs_the_same_out_of_any_population(make, monkeypatch):
     counts = []

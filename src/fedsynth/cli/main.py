@@ -33,6 +33,9 @@ def main(arguments: list[str] | None = None) -> None:
     except FedsynthError as error:
         print(f"fedsynth: {error}", file=sys.stderr)
         sys.exit(REFUSED)
+    except OSError as error:
+        print(f"fedsynth: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

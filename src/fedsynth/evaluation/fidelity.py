@@ -6,9 +6,9 @@ They compare with real rows, which no privacy budget pays for: the results are i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,11 @@ from scipy.stats import ks_2samp
 
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import check_columns
-from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.score import Score, failure
+from fedsynth.evaluation.tables import Tables
 
+NAMES = ("column shapes", "column pairs", "missing values")
 _BINS = 10  # of a number that is paired with a category, over the range of the real values
 
 
@@ -75,61 +75,40 @@ def fidelity(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Schema) -> lis
     A column or pair that cannot be scored is named with its reason under `failed` in the detail and left out of
     the mean; a score with no part left fails.
     """
-    names = ("column shapes", "column pairs", "missing values")
     try:
-        tables = _Tables.of(real, synthetic, schema)
+        tables = Tables.of(real, synthetic, schema)
     except BadInput as error:
-        return [failure(name, str(error)) for name in names]
-    pairs = [(one, other) for one, other in combinations(tables.columns, 2)]
-    return [
-        _mean("column shapes", {column.name: _shape(tables, column) for column in tables.columns}),
-        _mean(
-            "column pairs", {f"{one.name}, {other.name}": _pair(tables, one, other) for one, other in pairs}
-        ),
-        _mean("missing values", {column.name: _absent(tables, column) for column in tables.columns}),
-    ]
+        return [failure(name, str(error)) for name in NAMES]
+    return [column_shapes(tables), column_pairs(tables), missing_values(tables)]
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """Both tables as numbers or places of categories, NaN where missing; `problems` are of columns."""
+def column_shapes(tables: Tables) -> Score:
+    """How alike each column is by itself: the mean of KS and total variation complements."""
+    return average("column shapes", {column.name: _shape(tables, column) for column in tables.columns})
 
-    columns: tuple[Column, ...]
-    real: dict[str, np.ndarray]
-    synthetic: dict[str, np.ndarray]
-    problems: dict[str, str]
 
-    @classmethod
-    def of(cls, real: pd.DataFrame, synthetic: pd.DataFrame, schema: Schema) -> _Tables:
-        columns = tuple(column for column in schema.columns if column.name in schema.names)
-        numbers: dict[str, dict[str, np.ndarray]] = {"real": {}, "synthetic": {}}
-        problems: dict[str, str] = {}
-        for what, frame in (("real", real), ("synthetic", synthetic)):
-            wrong = check_columns(frame, schema)
-            if wrong or not len(frame):
-                raise BadInput(f"the {what} table " + ("; ".join(wrong) if wrong else "has no rows"))
-            for column in columns:
-                values = read_values(column, frame[column.name])
-                numbers[what][column.name] = values.numbers
-                if values.problems:
-                    problems.setdefault(column.name, f"{what} table: {values.problems[0]}")
-        return cls(columns, numbers["real"], numbers["synthetic"], problems)
+def column_pairs(tables: Tables) -> Score:
+    """How alike each pair of columns is: the mean of correlation and contingency similarities."""
+    pairs = combinations(tables.columns, 2)
+    return average(
+        "column pairs", {f"{one.name}, {other.name}": _pair(tables, one, other) for one, other in pairs}
+    )
 
-    def both(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
-        if column.name in self.problems:
-            raise BadInput(self.problems[column.name])
-        return self.real[column.name], self.synthetic[column.name]
+
+def missing_values(tables: Tables) -> Score:
+    """How alike the shares of missing values are, by column."""
+    return average("missing values", {column.name: _absent(tables, column) for column in tables.columns})
 
 
 Part = Callable[[], float]
 
 
-def _shape(tables: _Tables, column: Column) -> Part:
+def _shape(tables: Tables, column: Column) -> Part:
     measure = ks_complement if column.numeric else tv_complement
     return lambda: measure(*tables.both(column))
 
 
-def _pair(tables: _Tables, one: Column, other: Column) -> Part:
+def _pair(tables: Tables, one: Column, other: Column) -> Part:
     def score() -> float:
         first, second = tables.both(one), tables.both(other)
         if one.numeric and other.numeric:
@@ -141,7 +120,7 @@ def _pair(tables: _Tables, one: Column, other: Column) -> Part:
     return score
 
 
-def _absent(tables: _Tables, column: Column) -> Part:
+def _absent(tables: Tables, column: Column) -> Part:
     def score() -> float:
         real, synthetic = tables.both(column)
         return float(1 - abs(np.isnan(real).mean() - np.isnan(synthetic).mean()))
@@ -149,7 +128,8 @@ def _absent(tables: _Tables, column: Column) -> Part:
     return score
 
 
-def _mean(name: str, parts: dict[str, Part]) -> Score:
+def average(name: str, parts: Mapping[str, Part], *, detail: Mapping[str, Any] | None = None) -> Score:
+    """The mean of a score's parts; a part that cannot be measured is named with its reason and left out."""
     values: dict[str, float] = {}
     failed: dict[str, str] = {}
     for part, compute in parts.items():
@@ -157,7 +137,7 @@ def _mean(name: str, parts: dict[str, Part]) -> Score:
             values[part] = compute()
         except BadInput as error:
             failed[part] = str(error)
-    detail = {"parts": values, "failed": failed}
+    detail = {"parts": values, "failed": failed, **(detail or {})}
     if not values:
         reason = next(iter(failed.values()), "there is nothing to compare")
         return failure(name, reason, detail=detail)

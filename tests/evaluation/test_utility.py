@@ -4,15 +4,8 @@ import pytest
 
 from fedsynth.data.schema import Column, Schema
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.utility import (
-    CLASSIFIERS,
-    as_codes,
-    as_positions,
-    baseline,
-    majority,
-    performance,
-    utility,
-)
+from fedsynth.evaluation.classifiers import CLASSIFIERS, as_codes, as_positions
+from fedsynth.evaluation.utility import baseline, majority, performance, utility
 from fedsynth.rng import Rng
 
 SCHEMA = Schema(

@@ -17,6 +17,8 @@ import pandas as pd
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.augmentation import Sampler
+from fedsynth.evaluation.cache import Cache
 from fedsynth.evaluation.score import Score, load_scores, save_scores
 from fedsynth.evaluation.step import Found, Step
 from fedsynth.evaluation.table_steps import table_steps
@@ -90,14 +92,17 @@ def evaluate(
     seed: int = 0,
     progress: Progress | None = None,
     cache: Path | str | None = None,
+    sampler: Sampler | None = None,
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
     `real` are the rows that the generator was trained on, `test` are real rows that it never saw. `deep` uses
     more rows, more seeds and more classifiers. `cache` is a folder that keeps what was measured: the same data
-    are not measured twice.
+    are not measured twice. `sampler(class, rows)` makes synthetic rows of a class for a table whose rare class is
+    balanced; without it they are taken out of `synthetic`.
     """
-    steps = _steps(real, synthetic, schema, test, deep, seed)
+    steps = _steps(real, synthetic, schema, test, deep, seed, sampler)
+    kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed) if cache else None
     details: dict[str, Any] = {
         "internal": INTERNAL,
         "kind": schema.kind,
@@ -112,7 +117,7 @@ def evaluate(
     for done, step in enumerate(steps):
         if progress:
             progress(step.title, done, len(steps))
-        found = step.run()
+        found = kept.run(step) if kept else step.run()
         scores += found.scores
         _merge(details, found)
     if progress:
@@ -132,7 +137,13 @@ def _merge(details: dict[str, Any], found: Found) -> None:
 
 
 def _steps(
-    real: Data, synthetic: Data, schema: Schema, test: Data | None, deep: bool, seed: int
+    real: Data,
+    synthetic: Data,
+    schema: Schema,
+    test: Data | None,
+    deep: bool,
+    seed: int,
+    sampler: Sampler | None,
 ) -> Sequence[Step]:
     if schema.kind == "table":
         for what, frame in (("real", real), ("synthetic", synthetic), ("test", test)):
@@ -140,5 +151,5 @@ def _steps(
                 raise BadInput(f"{what}: the schema is of a table; expected a pandas DataFrame")
         assert isinstance(real, pd.DataFrame) and isinstance(synthetic, pd.DataFrame)
         assert test is None or isinstance(test, pd.DataFrame)
-        return table_steps(real, synthetic, schema, test=test, deep=deep, seed=seed)
+        return table_steps(real, synthetic, schema, test=test, deep=deep, seed=seed, sampler=sampler)
     raise BadInput(f"data of kind {schema.kind!r} cannot be measured; expected kind 'table'")

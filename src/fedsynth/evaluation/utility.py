@@ -7,7 +7,7 @@ rows that no generator saw. Like every comparison with real rows, the result is 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,11 +18,10 @@ from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput, nearest
+from fedsynth.evaluation.classifiers import CLASSIFIERS, KNOWN, Classifier, Task
 from fedsynth.evaluation.score import Score, failure, over_seeds
 
 MEASURES = ("accuracy", "f1", "auc")
-_LARGEST_CATEGORIES = 255  # that gradient boosting keeps apart; columns with more are split by their order
-_FEWEST_FOR_STOPPING = 10  # rows of the rarest class without which a validation split cannot be drawn
 
 
 @dataclass(frozen=True)
@@ -34,92 +33,19 @@ class Performance:
     auc: float
 
 
-@dataclass(frozen=True)
-class Task:
-    """Rows as a classifier takes them: features [rows, width], classes [rows]."""
-
-    features: np.ndarray
-    classes: np.ndarray
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """A classifier by name: how rows are encoded for it, and how it is made for a schema, rows and a seed."""
-
-    encode: Callable[[pd.DataFrame, Schema], Task]
-    make: Callable[[Schema, np.ndarray, int], Any]
-
-
-def as_codes(frame: pd.DataFrame, schema: Schema) -> Task:
-    """One number a column, for trees: values or places of categories, NaN where missing."""
-    read = [read_values(column, frame[column.name]) for column in schema.feature_columns]
-    return Task(np.stack([values.numbers for values in read], axis=1), _classes(frame, schema))
-
-
-def as_positions(frame: pd.DataFrame, schema: Schema) -> Task:
-    """Zeros and ones for categories and missing values, a position in [0, 1] for what is ordered.
-
-    The bins of ordered columns are left out, except the one that says that the value is missing.
-    """
-    encoding = TableEncoding(schema)
-    x, y = encoding.encode(frame[list(schema.names)])
-    kept: list[int] = []
-    for block in encoding.blocks:
-        entries = range(block.start, block.start + block.size)
-        kept += [block.place, *entries[block.bins :]] if block.ordered else entries
-    return Task(x.numpy()[:, kept].astype(np.float64), y.numpy())
-
-
-def _classes(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
-    label = schema.label_column
-    assert label is not None
-    return (read_values(label, frame[label.name]).numbers - (label.min or 0)).astype(np.int64)
-
-
-def _logistic_regression(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(max_iter=300, random_state=seed)
-
-
-def _random_forest(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(100, min_samples_leaf=2, random_state=seed)
-
-
-def _gradient_boosting(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    named = [not c.ordered and len(c.labels) <= _LARGEST_CATEGORIES for c in schema.feature_columns]
-    rarest = np.unique(classes, return_counts=True)[1].min()
-    stopping = "auto" if rarest >= _FEWEST_FOR_STOPPING else False
-    return HistGradientBoostingClassifier(
-        categorical_features=named, early_stopping=stopping, random_state=seed
-    )
-
-
-def _mlp(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.neural_network import MLPClassifier
-
-    return MLPClassifier((64,), batch_size=min(256, len(classes)), max_iter=20, random_state=seed)
-
-
-CLASSIFIERS: dict[str, Classifier] = {
-    "logistic regression": Classifier(as_positions, _logistic_regression),
-    "random forest": Classifier(as_codes, _random_forest),
-    "gradient boosting": Classifier(as_codes, _gradient_boosting),
-    "mlp": Classifier(as_positions, _mlp),
-}
-
-
 def performance(
     train: pd.DataFrame, test: pd.DataFrame, schema: Schema, classifier: str, seed: int
 ) -> Performance:
     """Train on `train`, measure on `test`; refused with the reason if `train` cannot teach anything."""
-    if classifier not in CLASSIFIERS:
-        raise BadInput(f"classifier {classifier!r}: unknown; {nearest(classifier, CLASSIFIERS)}")
-    chosen = CLASSIFIERS[classifier]
+    if classifier not in KNOWN:
+        raise BadInput(f"classifier {classifier!r}: unknown; {nearest(classifier, KNOWN)}")
+    return performance_of(KNOWN[classifier], train, test, schema, seed)
+
+
+def performance_of(
+    chosen: Classifier, train: pd.DataFrame, test: pd.DataFrame, schema: Schema, seed: int
+) -> Performance:
+    """The same for a classifier that need not be among the named ones."""
     learn, judge = (_task(chosen, frame, schema) for frame in (train, test))
     present = np.unique(learn.classes)
     if len(present) < 2:

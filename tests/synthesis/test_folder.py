@@ -57,3 +57,12 @@ def test_a_generator_of_another_size_does_not_fit(tmp_path, schema, build):
     Generator(schema, "fvae", small, {"decoder": decoder}).save(tmp_path / "generator.safetensors")
     with pytest.raises(BadInput, match="does not fit the recipe"):
         Generator.load(tmp_path / "generator.safetensors", schema, "fvae", {**small, "latent": 3})
+
+
+def test_a_run_does_not_go_on_with_other_rows(tmp_path):
+    folder = Folder(tmp_path)
+    folder.state.mkdir()
+    folder.same_data("a hash")
+    folder.same_data("a hash")
+    with pytest.raises(BadInput, match="not those that this run began with"):
+        folder.same_data("another")

@@ -133,6 +133,10 @@ def _start(
     if pairs:
         keys["arguments"] = {**_table(keys), **pairs}
     request = Request.from_toml(keys)
+    if (
+        request.clients is not None and request.split_seed is None
+    ):  # a resumed run must deal the same rows again
+        request = request.changed(split_seed=Rng().integer() if request.seed is None else request.seed)
     Folder(out).refuse_existing()
     schema = _schema_of(request)
     raw = _read_clients(request, schema)
@@ -206,7 +210,7 @@ def _read_clients(request: Request, schema: Schema) -> RawClients:
             "DATA: name the file or folder that holds the rows, for example fedsynth run patients.csv ..."
         )
     column = request.client_column or (schema.client if request.clients is None else None)
-    rng = Rng(request.seed).at("split")
+    rng = Rng(request.split_seed).at("split")
     if schema.kind == "image":
         images, labels = read_images(request.data)
         if request.clients is None:

@@ -86,7 +86,10 @@ def by_column(values: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     >>> owner.tolist(), names
     ([0, 1, 0], ('b', 'a'))
     """
-    owner, names = pd.factorize(pd.Series(values).to_numpy(dtype=object))
+    try:
+        owner, names = pd.factorize(pd.Series(values).to_numpy(dtype=object))
+    except TypeError:
+        raise BadInput("the client column holds lists or objects; expected names or numbers") from None
     if (owner < 0).any():
         missing = int((owner < 0).sum())
         raise BadInput(

@@ -98,7 +98,7 @@ def _finish(cost: Callable[[float], float], noise: float, epsilon: float) -> flo
         if trial == noise:
             break
         after = cost(trial)
-        if 0 < after != spent:
+        if 0 < after != spent > 0:
             slope = min(4.0, max(0.3, math.log(spent / after) / math.log(trial / noise)))
         noise, spent = trial, after
     best = best if best < math.inf else noise

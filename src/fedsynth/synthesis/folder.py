@@ -54,6 +54,16 @@ class Folder:
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise BadInput(f"{self.path}: exists already; choose another --out, or continue it with --resume")
 
+    def same_data(self, fingerprint: str) -> None:
+        """Refuse to go on with other rows than the run began with; kept only while it is unfinished."""
+        path = self.state / "data.sha256"
+        if not path.exists():
+            path.write_text(fingerprint)
+        elif path.read_text() != fingerprint:
+            raise BadInput(
+                f"{self.path}: the data are not those that this run began with; start a new run for them"
+            )
+
     def create(self, recipe: Mapping[str, Any], schema: Schema) -> None:
         """Make the folder with what the run was asked to do."""
         self.state.mkdir(parents=True)

@@ -25,6 +25,7 @@ class Request:
     client_column: str | None = None
     clients: int | None = None
     split: str = "uniform"
+    split_seed: int | None = None  # deals rows to simulated clients; says nothing about the noise
     label: str | None = None
     epsilon: float | None = None
     delta: float | None = None

@@ -105,6 +105,7 @@ class Synthesizer:
             paid, self._ledger = self._ledger, Ledger(place.ledger)
             self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
             place.create(self.request.to_toml(), self.schema)
+            place.same_data(encoded.fingerprint())
             purse = self._purse(place)
         training = Training(prepared, place, purse, rng, watch, self._chunk)
         return self._finish(prepared, training, training.start(), place)
@@ -115,6 +116,7 @@ class Synthesizer:
         encoded = encode_clients(clients, self.schema)
         rng = Rng(self.request.seed)
         self._ledger = Ledger(place.ledger)
+        place.same_data(encoded.fingerprint())
         prepared = resumed(self.request, self.schema, encoded)
         training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
         return self._finish(prepared, training, training.resume(), place)

@@ -1,0 +1,80 @@
+"""The command `fedsynth report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput
+from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
+from fedsynth.report.internal import NAME, write_report
+from fedsynth.report.record import Data, Record, Released, read_data
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the main one."""
+    app.command()(report)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
+    real: Annotated[Path | None, typer.Option(help="Real rows that the run was trained on.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Real rows that the generator never saw.")] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Measure longer: more rows, seeds and attacks.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
+) -> None:
+    """Write report.html: is it private, faithful and useful, in one page that opens from disk.
+
+    With --real the synthetic rows are measured against the real ones, which makes the page internal; without,
+    scores that were measured before are shown.
+
+    Example: fedsynth report RUN --real patients.csv --test held-out.csv
+    """
+    if test and not real:
+        raise BadInput("--test needs --real as well: the rows that the run was trained on")
+    rows = read_data(real, Schema.load(folder / "schema.json")) if real and Released.read(folder) else None
+    evaluation = _measure(folder, rows, test, deep, quiet) if rows is not None else _earlier(folder)
+    target = folder / NAME
+    write_report(Record.read(folder, evaluation, rows), target)
+    size = target.stat().st_size
+    told = {"out": str(target), "bytes": size, "compared_with_real_rows": evaluation is not None}
+    words = (
+        f"Wrote {target} ({size / 1024:.0f} KiB). It is internal: open it in a browser, do not publish it."
+    )
+    typer.echo(json.dumps(told) if as_json else words)
+
+
+def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: bool) -> Evaluation:
+    released = Released.read(folder)
+    if released.synthetic is None:
+        raise BadInput(f"{folder}: there are no synthetic data; make some with fedsynth sample")
+    held = None if test is None else read_data(test, released.schema)
+
+    def progress(title: str, done: int, pieces: int) -> None:
+        if not quiet:
+            typer.echo(f"{done} of {pieces}: {title}", err=True)
+
+    try:
+        found = evaluate(real, released.synthetic, released.schema, test=held, deep=deep, progress=progress)
+    except BadInput as error:
+        if released.schema.kind == "table":
+            raise
+        typer.echo(f"fedsynth: not measured: {error}", err=True)
+        return Evaluation((), {})
+    found.save(folder)
+    return found
+
+
+def _earlier(folder: Path) -> Evaluation | None:
+    """What was measured before, if anything."""
+    known = (folder / SCORES).is_file() or (folder / DETAILS).is_file()
+    return Evaluation.load(folder) if known else None

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fedsynth.cli import account, experiment, ledger, plan, run, schema
+from fedsynth.cli import account, evaluate, experiment, ledger, plan, run, schema
 from fedsynth.errors import FedsynthError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ account.register(app)
 plan.register(app)
 ledger.register(app)
 experiment.register(app)
+evaluate.register(app)
 
 REFUSED = 2
 

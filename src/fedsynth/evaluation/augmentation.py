@@ -79,7 +79,9 @@ def rare_class(
     counts = np.bincount(classes[classes >= 0], minlength=len(schema.classes))
     rarest = int(np.where(counts == 0, counts.max() + 1, counts).argmin())
     _require_class(test, schema, rarest)
-    alone, repeated, together = [], [], []
+    alone: list[float] = []
+    repeated: list[float] = []
+    together: list[float] = []
     for seed in seeds:
         few = _drawn(real[classes == rarest], rare, seed, "rare")
         others = real[classes != rarest]

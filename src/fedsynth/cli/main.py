@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fedsynth.cli import account, evaluate, experiment, ledger, plan, run, schema
+from fedsynth.cli import account, audit, evaluate, experiment, ledger, plan, run, schema
 from fedsynth.errors import FedsynthError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(schema.app)
 account.register(app)
 plan.register(app)
 ledger.register(app)
+audit.register(app)
 experiment.register(app)
 evaluate.register(app)
 

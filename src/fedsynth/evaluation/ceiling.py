@@ -16,10 +16,11 @@ import numpy as np
 from dp_accounting import DpEvent
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.accountant import COARSE, composed, interval_for, quiet
+from fedsynth.privacy.accountant import COARSE, answer_steps, composed, interval_for, quiet
 from fedsynth.privacy.pairs import steps_of
 
 _EPSILONS = np.concatenate([np.linspace(0.0, 4.0, 41), np.linspace(4.25, 16.0, 48)])
+_DELTAS = np.geomspace(1e-6, 0.5, 30)  # of a profile that Renyi accounting gives
 _PROFILE_DELTA = 1e-5  # the delta for which the grid of a profile is chosen
 
 
@@ -62,13 +63,13 @@ class Ceiling:
         """
         steps = steps_of(event, adjacency)
         if any(step.loss is None for step, _ in steps):
-            raise BadInput(
-                "this release has no privacy loss distribution, so only a ceiling of one pair is known"
-            )
+            spent = [answer_steps(steps, float(delta)).epsilon for delta in _DELTAS]
+            return cls(tuple(zip(spent, _DELTAS.tolist(), strict=True)))
         with quiet():
             interval = interval_for(steps, _PROFILE_DELTA, COARSE)
             deltas = composed(steps, interval).get_delta_for_epsilon(_EPSILONS)
-        return cls(tuple((float(e), float(d)) for e, d in zip(_EPSILONS, deltas, strict=True)))
+        inside = np.clip(deltas, 0.0, 1.0)  # sums of many small numbers can come out just above 1
+        return cls(tuple(zip(_EPSILONS.tolist(), inside.tolist(), strict=True)))
 
     def true_positive_rate(self, false_positive_rate: float | np.ndarray) -> np.ndarray:
         """The largest share of members found, at this share of others wrongly taken for members."""

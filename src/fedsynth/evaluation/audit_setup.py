@@ -1,0 +1,128 @@
+"""What is audited: a recipe by name, or the settings of a finished run, on a small federation of made-up rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedsynth.data.atomic import replacing
+from fedsynth.data.column import Column
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput, Incompatible
+from fedsynth.evaluation.audit import LEAST_CANARIES, Audit, audit
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.statement import Statement
+from fedsynth.privacy.wording import wording
+from fedsynth.recipes.budget import Target, fit_budget
+from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.recipes.task import Task
+from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.request import Request
+
+ORDINARY = 20  # clients besides the canaries
+_USUAL_RECORDS = 10_000
+_WIDTHS = (16, 32, 64, 128, 256, 512)
+_MOST_WORK = 1.5e9  # numbers that canaries send in all
+EXAMPLE = Schema(
+    columns=(
+        Column("age", "integer", min=0, max=99),
+        Column("weight", "continuous", min=0.0, max=200.0, missing=True),
+        Column("region", "categorical", categories=("north", "east", "south", "west")),
+        Column("outcome", "binary"),
+    ),
+    label="outcome",
+)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A recipe with its arguments (noise and rounds among them), the schema, and the delta of the claim."""
+
+    recipe: Recipe
+    schema: Schema
+    values: Mapping[str, Any]
+    delta: float
+    clients: int | None = None  # of the run, where a fixed cohort was drawn from them
+
+    @classmethod
+    def of_recipe(
+        cls, name: str, target: Target, arguments: Mapping[str, Any], schema: Schema | None = None
+    ) -> Setup:
+        """The recipe with noise calibrated to the target; without a schema, four columns stand for any."""
+        recipe = recipe_named(name)
+        schema = schema or EXAMPLE
+        values = recipe.values(arguments)
+        if "records" in values and not values["records"]:
+            values["records"] = _USUAL_RECORDS
+        clients = 1 if recipe.pooled else 1000
+        _, values = fit_budget(recipe, Task(schema, clients), values, target)
+        return cls(recipe, schema, values, target.delta, clients)
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Setup:
+        """The settings of a finished run; its rows are not read."""
+        place = Folder(folder)
+        request = Request.from_toml(place.read_recipe())
+        if request.target is None:
+            raise BadInput(f"{folder}: a run without privacy claims nothing, so there is nothing to audit")
+        if not place.finished:
+            raise BadInput(f"{folder}: the run is not finished; continue it with --resume, then audit it")
+        recipe = recipe_named(request.recipe)
+        values = recipe.values(request.arguments)
+        clients = request.clients or _clients_in(Ledger(place.ledger))
+        return cls(recipe, Schema.load(place.schema), values, request.target.delta, clients)
+
+    def check_unit(self, unit: str | None) -> None:
+        """Refuse an audit of another unit than the one that is claimed."""
+        if unit not in (None, self.recipe.unit):
+            covers = "; a client's claim covers each of its records" if self.recipe.unit == "client" else ""
+            raise Incompatible(
+                f"unit={unit}: {self.recipe.name} claims to protect a {self.recipe.unit}{covers}; leave --unit out"
+            )
+
+    def algorithm(self, canaries: int) -> Algorithm:
+        """The recipe with its own noise, clip, rate and rounds, on the smallest model that canaries fit in."""
+        clients = 1 if self.recipe.pooled else canaries + ORDINARY
+        task = Task(self.schema, clients, private=True)
+        values = {**self.values, "latent": min(4, self.values.get("latent", 4))}
+        if values.get("cohort"):
+            values["cohort"] = max(1, round(values["cohort"] * clients / (self.clients or clients)))
+        known = self.recipe.arguments()
+        for size in _WIDTHS:
+            values |= {"hidden": (size,), "width": size // 4}
+            made = self.recipe.build(task, {name: value for name, value in values.items() if name in known})
+            if made.dim > canaries:
+                break
+        return made
+
+    def run(self, canaries: int, confidence: float, rng: Rng | None = None) -> Audit:
+        """Audit it; long trainings of large models get fewer canaries, so that the work stays bounded."""
+        algorithm = self.algorithm(canaries)
+        if not self.recipe.pooled:
+            share = algorithm.schedule.expected / algorithm.schedule.clients
+            affordable = int(_MOST_WORK / (share * algorithm.rounds * algorithm.dim))
+            fewer = min(canaries, algorithm.dim - 1, max(LEAST_CANARIES, affordable))
+            algorithm = algorithm if fewer == canaries else self.algorithm(fewer)
+            canaries = fewer
+        return audit(algorithm, self.schema, self.delta, canaries=canaries, confidence=confidence, rng=rng)
+
+
+def _clients_in(ledger: Ledger) -> int | None:
+    """The number of clients that a fixed cohort was drawn from, as the ledger tells it."""
+    sizes = [line.event.get("source_dataset_size") for line in ledger.lines()]
+    return next((int(size) for size in sizes if size), None)
+
+
+def write_audit(folder: Path, found: Audit) -> Statement:
+    """Put the result into the run's privacy.json and into its words."""
+    place = Folder(folder)
+    made = replace(Statement.load(place.privacy), audited=found.audited())
+    runs = len({line.run for line in Ledger(place.ledger).lines()})
+    worded = replace(made, text=wording(made, max(1, runs)))
+    with replacing(place.privacy) as temporary:
+        worded.save(temporary)
+    return worded

@@ -6,7 +6,19 @@ import sys
 
 import typer
 
-from fedsynth.cli import account, audit, evaluate, experiment, ledger, plan, run, schema
+from fedsynth.cli import (
+    account,
+    audit,
+    compare,
+    evaluate,
+    experiment,
+    ledger,
+    plan,
+    report,
+    run,
+    schema,
+    view,
+)
 from fedsynth.errors import FedsynthError
 
 app = typer.Typer(
@@ -24,6 +36,9 @@ ledger.register(app)
 audit.register(app)
 experiment.register(app)
 evaluate.register(app)
+report.register(app)
+compare.register(app)
+view.register(app)
 
 REFUSED = 2
 

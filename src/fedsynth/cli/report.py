@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 
+from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
 from fedsynth.report.internal import NAME, write_report
+from fedsynth.report.public import write_public
 from fedsynth.report.record import Data, Record, Released, read_data
 
 
@@ -41,14 +44,21 @@ def report(
     """
     if test and not real:
         raise BadInput("--test needs --real as well: the rows that the run was trained on")
-    rows = read_data(real, Schema.load(folder / "schema.json")) if real and Released.read(folder) else None
+    rows = None if real is None else _real_rows(real, Released.read(folder).schema)
     evaluation = _measure(folder, rows, test, deep, quiet) if rows is not None else _earlier(folder)
+    public = write_public(folder)
     target = folder / NAME
     write_report(Record.read(folder, evaluation, rows), target)
     size = target.stat().st_size
-    told = {"out": str(target), "bytes": size, "compared_with_real_rows": evaluation is not None}
+    told = {
+        "out": str(target),
+        "public": str(public),
+        "bytes": size,
+        "compared_with_real_rows": evaluation is not None,
+    }
     words = (
-        f"Wrote {target} ({size / 1024:.0f} KiB). It is internal: open it in a browser, do not publish it."
+        f"Wrote {target} ({size / 1024:.0f} KiB). It is internal: open it in a browser, do not publish it.\n"
+        f"Wrote {public}: made from released files alone, this one may be published."
     )
     typer.echo(json.dumps(told) if as_json else words)
 
@@ -57,14 +67,22 @@ def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: boo
     released = Released.read(folder)
     if released.synthetic is None:
         raise BadInput(f"{folder}: there are no synthetic data; make some with fedsynth sample")
-    held = None if test is None else read_data(test, released.schema)
+    held = None if test is None else _real_rows(test, released.schema)
 
     def progress(title: str, done: int, pieces: int) -> None:
         if not quiet:
             typer.echo(f"{done} of {pieces}: {title}", err=True)
 
     try:
-        found = evaluate(real, released.synthetic, released.schema, test=held, deep=deep, progress=progress)
+        found = evaluate(
+            real,
+            released.synthetic,
+            released.schema,
+            test=held,
+            deep=deep,
+            progress=progress,
+            cache=folder / "cache",
+        )
     except BadInput as error:
         if released.schema.kind == "table":
             raise
@@ -72,6 +90,12 @@ def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: boo
         return Evaluation((), {})
     found.save(folder)
     return found
+
+
+def _real_rows(path: Path, schema: Schema) -> Data:
+    """Rows of our own, made to fit columns that were paid for, as in training."""
+    found = read_data(path, schema)
+    return conform(found, schema) if isinstance(found, pd.DataFrame) else found
 
 
 def _earlier(folder: Path) -> Evaluation | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedsynth.evaluation.ceiling import Ceiling
 from fedsynth.evaluation.score import Score
 from fedsynth.evaluation.suite import Evaluation
+from fedsynth.privacy.statement import Statement
 from fedsynth.report.axis import percent, short
 from fedsynth.report.curve import Series, roc
 from fedsynth.report.markup import Markup, tag
@@ -201,6 +203,21 @@ def useful_chapter(scores: Sequence[Score]) -> Section:
     )
 
 
+def _ceiling(attacks: Sequence[Mapping[str, Any]], statement: Statement) -> Series | None:
+    """The most that the claim allows: as the attacks tell it, else by epsilon and delta alone."""
+    told = [found for attack in attacks if (found := attack.get("ceiling"))]
+    name = "The most that the claim allows"
+    if told:
+        loosest = max(told, key=lambda found: found["auc"])
+        return Series(
+            name, list(zip(loosest["false_positive_rate"], loosest["true_positive_rate"], strict=True))
+        )
+    if statement.epsilon is None or statement.delta is None:
+        return None
+    found = Ceiling.of(statement.epsilon, statement.delta).to_dict()
+    return Series(name, list(zip(found["false_positive_rate"], found["true_positive_rate"], strict=True)))
+
+
 def _sign(mark: Markup) -> Markup:
     return tag("svg", mark, viewBox="0 0 26 14", aria_hidden="true")
 
@@ -211,7 +228,7 @@ def _compared(score: Score) -> Compared:
     return Compared(name, score.value, score.spread, score.detail["train_on_real"], score.detail["majority"])
 
 
-def attack_chapter(attacks: Sequence[Mapping[str, Any]], epsilon: float | None) -> Section:
+def attack_chapter(attacks: Sequence[Mapping[str, Any]], statement: Statement) -> Section:
     """What somebody who tries finds out about who took part."""
     curves = [
         Series(
@@ -227,18 +244,23 @@ def attack_chapter(attacks: Sequence[Mapping[str, Any]], epsilon: float | None) 
     ]
     words = (
         "Each attack guesses who was among the real rows. A curve on the dotted diagonal is no better than tossing a "
-        "coin; none may rise above the dashed line, which is all that the claimed epsilon allows."
+        "coin; none may rise above the dashed line, which is all that the claim allows."
     )
+    ceiling = _ceiling(attacks, statement)
     signs = [(f"curve dash-{place % 4}", each.name) for place, each in enumerate(curves)]
-    signs += [("limit", "the most that the claim allows")] if epsilon is not None else []
+    signs += [("limit", "the most that the claim allows")] if ceiling is not None else []
     names = [tag("li", _sign(tag("path", d="M1,7H25", class_=kind)), name) for kind, name in signs]
     key = tag("ul", names, class_="legend")
-    picture = figure("Members found against false alarms", roc(curves, epsilon), "", key) if curves else None
+    picture = figure("Members found against false alarms", roc(curves, ceiling), "", key) if curves else None
+    above = [attack["name"] for attack in attacks if attack.get("above_ceiling")]
+    alarm = f"More than the claim allows: {', '.join(above)}. Do not publish before you know why."
+    warning = tag("p", alarm, class_="warning") if above else None
     listed = table(["attack", "AUC (0.5 is guessing)", "found at 1% false alarms"], rows, "Attacks", (1, 2))
     return Section(
         "attacks",
         "Can it be attacked?",
         [
+            warning,
             tag("p", words, class_="soft"),
             tag("div", picture, tag("div", listed, class_="plain"), class_="charts wide"),
         ],

@@ -73,15 +73,15 @@ def _point(x: float, y: float, words: str, bottom: float, top: float) -> Markup:
     )
 
 
-def roc(attacks: Sequence[Series], ceiling: float | None) -> Markup:
-    """Who is caught at how many false alarms; the diagonal is guessing, the dashed line what epsilon allows."""
+def roc(attacks: Sequence[Series], ceiling: Series | None) -> Markup:
+    """Who is caught at how many false alarms; the diagonal is guessing, `ceiling` what the claim allows."""
     size, left, top = 300.0, 46.0, 10.0
     right, bottom = left + size, top + size
     up, along = Scale(0, 1, bottom, top), Scale(0, 1, left, right)
     marks = [0, 0.25, 0.5, 0.75, 1]
     written = ["0", "25%", "50%", "75%", "100%"]
     lines = [_attack(series, place, along, up) for place, series in enumerate(attacks)]
-    allowed = [] if ceiling is None else [_ceiling(ceiling, along, up)]
+    allowed = [] if ceiling is None else [_allowed(ceiling, along, up)]
     return drawing(
         right + 14,
         bottom + 36,
@@ -112,9 +112,6 @@ def _attack(series: Series, place: int, along: Scale, up: Scale) -> Markup:
     return tag("g", tag("path", d=path, class_=f"curve dash-{place % 4}"), hits)
 
 
-def _ceiling(epsilon: float, along: Scale, up: Scale) -> Markup:
-    """The most that any attack can reach: the lesser of e^epsilon x and 1 - e^-epsilon (1 - x)."""
-    xs = sorted({i / 100 for i in range(101)} | {10.0 ** (-i / 4) for i in range(1, 16)})
-    points = [(x, min(1.0, math.exp(epsilon) * x, 1 - math.exp(-epsilon) * (1 - x))) for x in xs]
-    path = "M" + "L".join(f"{along(x):.1f},{up(y):.1f}" for x, y in points)
-    return tag("path", d=path, class_="limit", data_tip=f"The most that epsilon {short(epsilon)} allows")
+def _allowed(ceiling: Series, along: Scale, up: Scale) -> Markup:
+    path = "M" + "L".join(f"{along(x):.1f},{up(y):.1f}" for x, y in ceiling.points)
+    return tag("path", d=path, class_="limit", data_tip=ceiling.name)

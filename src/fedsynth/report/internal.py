@@ -79,7 +79,7 @@ def _sections(record: Record) -> list[Section]:
         found.append(_with_media(faithful_chapter(evaluation), record))
         found.append(useful_chapter(evaluation.scores))
     if attacks:
-        found.append(attack_chapter(attacks, statement.epsilon))
+        found.append(attack_chapter(attacks, statement))
     found += [training_chapter(record.history, statement.epsilon), _data(record), _made(record)]
     return [section for section in found if section is not None]
 

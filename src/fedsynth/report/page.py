@@ -28,12 +28,16 @@ def asset(name: str) -> str:
     return resources.files("fedsynth.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def policy(*scripts: str) -> str:
-    """The content policy: only this style and these scripts, pictures inside the page, no connection at all."""
+def policy(scripts: Sequence[str], live: bool = False) -> str:
+    """The content policy: only this style and these scripts, pictures inside the page, no connection at all.
+
+    A live page may ask the server that it came from, and no other.
+    """
     allowed = " ".join(_digest(script) for script in scripts) or "'none'"
+    own = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; img-src data:; style-src {_digest(asset('page.css'))}; script-src {allowed}; "
-        "base-uri 'none'; form-action 'none'"
+        f"connect-src {own}; form-action {own}; base-uri 'none'"
     )
 
 
@@ -42,22 +46,29 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(found).decode()}'"
 
 
-def page(title: str, head: Sequence[Any], sections: Sequence[Section], foot: Sequence[Any]) -> str:
-    """The whole file. `head` stands above the list of chapters."""
-    script = asset("page.js")
+def page(
+    title: str, head: Sequence[Any], sections: Sequence[Section], foot: Sequence[Any], *, live: bool = False
+) -> str:
+    """The whole file. `head` stands above the list of chapters; a `live` page asks its server for news."""
+    scripts = [asset("page.js"), *([asset("live.js")] if live else [])]
     links = [tag("a", section.title, href=f"#{section.name}") for section in sections]
     body = tag(
         "body",
-        tag("header", head, tag("nav", links, class_="jump", aria_label="Chapters"), class_="top"),
+        tag(
+            "header",
+            head,
+            tag("nav", links, class_="jump", aria_label="Chapters") if len(links) > 1 else None,
+            class_="top",
+        ),
         tag("main", [_chapter(section) for section in sections]),
         tag("footer", foot),
         tag("div", id="tip", hidden=True, aria_hidden="true"),
-        tag("script", Markup(script)),
+        [tag("script", Markup(script)) for script in scripts],
     )
     top = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy(script)),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy(scripts, live)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", title),

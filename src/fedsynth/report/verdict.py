@@ -127,9 +127,10 @@ def useful(scores: Sequence[Score]) -> Verdict:
     level, word = _grade(share, (MUCH, SOME), ("Very", "Partly", "Hardly"))
     name, _, measure = area.name.partition(": ")
     measured = "AUC" if measure == "auc" else measure
+    tested = area.detail.get("test", "real rows")
     sentence = (
-        f"{name[:1].upper()}{name[1:]} trained on synthetic rows reaches {measured} {area.value:.3f} on real rows that "
-        f"nobody trained on; trained on real rows it reaches {real:.3f}. That is {min(share, 1.0):.0%} of what real "
+        f"{name[:1].upper()}{name[1:]} trained on synthetic rows reaches {measured} {area.value:.3f} on {tested}; "
+        f"trained on real rows it reaches {real:.3f}. That is {min(share, 1.0):.0%} of what real "
         "rows teach."
     )
     return Verdict(question, level, word, sentence)

@@ -1,0 +1,65 @@
+"""The command `fedsynth compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedsynth.errors import BadInput
+from fedsynth.evaluation.suite import INTERNAL
+from fedsynth.report.axis import short
+from fedsynth.report.runs import RunSummary, summary
+
+_FEWEST = 2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the main one."""
+    app.command()(compare)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN ...", help="Two runs or more.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
+) -> None:
+    """Set runs side by side: promise, faithfulness and usefulness. Scores come from real rows: internal.
+
+    Example: fedsynth compare RUN-epsilon-1 RUN-epsilon-8
+    """
+    if len(runs) < _FEWEST:
+        raise BadInput(f"{len(runs)} run: name two or more, for example fedsynth compare RUN-1 RUN-2")
+    found = [summary(path, str(path)) for path in runs]
+    for path, run in zip(runs, found, strict=True):
+        if run.state == "broken":
+            raise BadInput(run.problem if str(path) in run.problem else f"{path}: {run.problem}")
+    if as_json:
+        typer.echo(json.dumps({"internal": INTERNAL, "runs": [run.to_dict() for run in found]}))
+        return
+    console = Console(highlight=False)
+    console.print(_table(found))
+    if any(run.pairs is None and run.useful is None for run in found):
+        console.print("Runs without scores: measure them with fedsynth report RUN --real FILE --test FILE.")
+    console.print(f"{INTERNAL}; do not publish these numbers.")
+
+
+def _table(runs: Sequence[RunSummary]) -> Table:
+    table = Table(box=None, padding=(0, 2))
+    for heading in ("run", "state", "recipe", "promise"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("rounds", "loss", "shapes", "pairs", "useful", "real"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run in runs:
+        numbers = (run.shapes, run.pairs, run.useful, run.useful_real)
+        loss = "–" if run.loss is None else short(run.loss)
+        rounds = "–" if run.round is None else str(run.round)
+        cells = ["–" if value is None else f"{value:.3f}" for value in numbers]
+        table.add_row(run.name, run.state, run.recipe, run.promise, rounds, loss, *cells)
+    return table

@@ -1,0 +1,74 @@
+import re
+
+import pytest
+from small_run import HOSTILE, make_run, scored
+
+from fedsynth.errors import BadInput, NotPrivate
+from fedsynth.evaluation.suite import Evaluation
+from fedsynth.report.internal import internal_page
+from fedsynth.report.record import Record
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("internal"))
+
+
+@pytest.fixture(scope="module")
+def text(run):
+    return internal_page(Record.read(run, scored()))
+
+
+def test_the_page_says_that_it_is_internal(text):
+    assert "internal: made from real rows" in text
+
+
+def test_all_chapters_are_there(text):
+    names = re.findall(r'<section id="(\w+)"', text)
+    assert names == ["private", "faithful", "useful", "attacks", "training", "data", "made"]
+
+
+def test_failed_scores_are_shown_with_their_reason(text):
+    assert text.count("the synthetic rows have one class") == 2
+    assert "column shapes: bmi" in text and "all are missing" in text
+
+
+def test_every_line_of_the_ledger_is_in_the_timeline(run, text):
+    lines = Record.read(run, None).lines
+    assert len(lines) == 4
+    assert all(f"line {line.index}: {line.what}" in text for line in lines)
+
+
+def test_a_hostile_name_is_text_and_nothing_else(text):
+    assert HOSTILE not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_the_page_loads_nothing_and_is_small(text):
+    assert not re.search(r'(src|href)="(?!#|data:)', text)
+    assert "url(" not in text and "@import" not in text
+    assert len(text.encode()) < 1_000_000
+
+
+def test_without_scores_the_page_still_tells_of_privacy(run):
+    text = internal_page(Record.read(run, None))
+    assert "Not measured" in text and "What was released" in text
+
+
+def test_an_evaluation_without_details_is_enough(run):
+    assert "column pairs" in internal_page(Record.read(run, Evaluation(scored().scores)))
+
+
+def test_a_changed_ledger_gives_no_page(tmp_path):
+    run = make_run(tmp_path)
+    ledger = run / "ledger.jsonl"
+    ledger.write_text(ledger.read_text().replace('"count":1', '"count":0', 1))
+    with pytest.raises(NotPrivate, match="somebody changed it"):
+        Record.read(run, None)
+
+
+def test_an_unfinished_run_is_refused(tmp_path):
+    run = make_run(tmp_path)
+    (run / "generator.safetensors").unlink()
+    with pytest.raises(BadInput, match="not finished"):
+        Record.read(run, None)

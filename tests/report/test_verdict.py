@@ -1,0 +1,61 @@
+from dataclasses import replace
+
+import pytest
+from small_run import scored
+
+from fedsynth.evaluation.score import Score, failure
+from fedsynth.privacy.statement import Statement
+from fedsynth.report.verdict import faithful, private, useful
+
+CLAIM = Statement(
+    unit="client", adjacency="add-remove", trust="central", sampling="poisson", epsilon=1.0, delta=1e-5,
+    accountant="pld", private=True, simulation=False, projection=None, releases=(), caveats=(), text="",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("epsilon", "level"), [(0.5, "good"), (1.0, "good"), (8.0, "fair"), (10.1, "bad")])
+def test_the_grade_follows_epsilon(epsilon, level):
+    assert private(replace(CLAIM, epsilon=epsilon)).level == level
+
+
+def test_the_sentence_says_what_a_guess_can_become():
+    assert "one participant into at most 73.2% certainty (epsilon 1, delta 1e-05)" in private(CLAIM).sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"simulation": True, "epsilon": None, "private": False},
+        {"epsilon": None, "private": False},
+        {"private": False},
+        {"audited": {"epsilon_lower": 1.5, "confidence": 0.95, "method": "one run"}},
+    ],
+)
+def test_no_promise_is_never_called_private(change):
+    found = private(replace(CLAIM, **change))
+    assert found.level == "bad" and found.grade not in ("Strongly", "Reasonably")
+
+
+def test_faithful_goes_by_the_lower_score_and_names_the_weakest_column():
+    found = faithful(scored().scores)
+    assert (found.level, found.grade) == ("fair", "Fair")
+    assert "weakest column is age with 80%" in found.sentence
+
+
+def test_without_scores_nothing_is_claimed():
+    assert faithful([]).level == useful([]).level == "none"
+    assert "all are missing" in faithful([failure("column shapes", "all are missing")]).sentence
+
+
+def test_useful_is_the_share_of_what_real_rows_teach_beyond_guessing():
+    assert "That is 90% of what real rows teach" in useful(scored().scores).sentence
+
+
+def test_useful_says_where_the_test_rows_come_from():
+    assert "on real rows that the generator never saw;" in useful(scored().scores).sentence
+
+
+def test_useless_labels_and_failures_are_told():
+    beside = {"train_on_real": 0.5, "majority": 0.5}
+    assert useful([Score("mlp: auc", 0.5, detail=beside)]).level == "none"
+    assert "one class" in useful([failure("mlp: auc", "one class", detail=beside)]).sentence

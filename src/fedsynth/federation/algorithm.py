@@ -144,8 +144,9 @@ class Algorithm:
         self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
     ) -> tuple[Tensor, Memory]:
         """Train locally from the broadcast, and turn the change of the shared parts into private messages."""
-        params, slots, loss = self._local(state, memory, data, ids, rng)
-        changes = [params[part] - state.parts[part].to(params[part]) for part in self.shared]
+        sent = {part: state.parts[part].to(data.mask.device) for part in self.shared}
+        params, slots, loss = self._local(sent, memory, data, ids, rng)
+        changes = [params[part] - sent[part] for part in self.shared]
         reported = loss.clamp(0, self.loss_bound) * (self.report / self.loss_bound)
         contribution = torch.cat([*changes, torch.nan_to_num(reported)[:, None]], dim=1)
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
@@ -155,14 +156,14 @@ class Algorithm:
         return messages, kept
 
     def _local(
-        self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
+        self, sent: Mapping[str, Tensor], memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
     ) -> tuple[dict[str, Tensor], dict[str, Slots], Tensor]:
         """Run the plan's phases in order for a chunk of clients."""
         device = data.mask.device
         trained = {part for phase in self.plan for part in phase.parts}
         params: dict[str, Tensor] = {}
         for part, home in self.homes.items():
-            flat = memory[part] if home is Home.CLIENT else state.parts[part].to(device)
+            flat = memory[part] if home is Home.CLIENT else sent[part]
             stacked = part in trained and flat.dim() == 1
             params[part] = flat.expand(len(ids), -1) if stacked else flat
         slots: dict[str, Slots] = {

@@ -72,7 +72,7 @@ def gather(
     while not schedule.ready(clock):
         arrival = link.next()
         weight = schedule.weigh(state.version - arrival.version)
-        weights = torch.full((len(arrival.ids),), weight, device=arrival.messages.device)
+        weights = torch.full((len(arrival.ids),), weight)
         total = transport.absorb(job.wire, total, arrival.messages, weights)
         clock = Clock(clock.version, clock.in_flight - len(arrival.ids), clock.arrived + len(arrival.ids))
         sent += arrival.bytes_up

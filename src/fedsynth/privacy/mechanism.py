@@ -82,7 +82,7 @@ class Real:
         """The sum with a chunk of messages [clients, dim] added, each times its weight."""
         if bool((weights == 1).all()):
             return total.to(messages.device) + messages.sum(0, dtype=torch.float64)
-        weighted = messages.to(torch.float64) * weights.to(torch.float64)[:, None]
+        weighted = messages.to(torch.float64) * weights.to(messages.device, torch.float64)[:, None]
         return total.to(messages.device) + weighted.sum(0)
 
 

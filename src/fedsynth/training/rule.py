@@ -99,17 +99,15 @@ class Epochs:
         """A fresh order each epoch, keyed by client and row, so that padding and chunking change nothing."""
         longest = mask.shape[1]
         size = min(self.batch_size, longest)
-        per_epoch = -(-longest // self.batch_size)
         keys = rng.at("order").keys(ids, mask.device)
+        each = torch.stack([subkeys(keys, epoch) for epoch in range(self.count)])
+        orders = torch.argsort(expand_uniform(each, (longest,)).masked_fill(~mask, 2.0), dim=2, stable=True)
         counts = mask.sum(1, keepdim=True)
-        for epoch in range(self.count):
-            shuffled = expand_uniform(subkeys(keys, epoch), (longest,))
-            order = torch.argsort(shuffled.masked_fill(~mask, 2.0), dim=1, stable=True)
-            for number in range(per_epoch):
-                start = number * self.batch_size
-                index = order[:, start : start + size]
-                place = torch.arange(start, start + index.shape[1], device=mask.device)
-                yield Rows(index, place < counts, epoch * 1_000_000 + number)
+        places = torch.arange(longest, device=mask.device) < counts
+        for epoch, order in enumerate(orders):
+            for number, start in enumerate(range(0, longest, self.batch_size)):
+                stop = start + size
+                yield Rows(order[:, start:stop], places[:, start:stop], epoch * 1_000_000 + number)
 
     def gradient(
         self,

@@ -28,6 +28,7 @@ _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "majority": "majority class",
     "real_halves": "two halves of real",
     "real_alone": "real alone",
+    "real_repeated": "real repeated",
     "real_and_synthetic": "with synthetic",
     "test": "unseen real rows",
     "network": "network",

@@ -19,7 +19,7 @@ from fedsynth.evaluation.utility import performance
 from fedsynth.rng import Rng
 
 FEW_ROWS = "few rows: AUC gained by adding synthetic rows"
-RARE_CLASS = "rare class: F1 gained by adding synthetic rows"
+RARE_CLASS = "rare class: AUC gained by adding synthetic rows"
 FEW = 100  # real rows of the site that has few
 RARE = 20  # real rows of the rare class
 _FEWEST_TEST = 5  # test rows of the rare class
@@ -34,7 +34,7 @@ def few_rows(
     schema: Schema,
     *,
     rows: int = FEW,
-    classifier: str = "gradient boosting",
+    classifier: str = "random forest",
     seeds: Sequence[int] = (0, 1, 2),
 ) -> Score:
     """AUC on test rows of a classifier with `rows` real rows and all synthetic ones, minus with the real ones alone.
@@ -70,10 +70,10 @@ def rare_class(
     classifier: str = "gradient boosting",
     seeds: Sequence[int] = (0, 1, 2),
 ) -> Score:
-    """Macro F1 when the rarest class, cut to `rare` real rows, is balanced with synthetic rows of that class.
+    """AUC gained when the rarest class, cut to `rare` real rows, is balanced with synthetic rows of that class.
 
-    Set against the unbalanced real rows, and against the same real rows of the class repeated: what is gained
-    over the latter cannot be had without a generator.
+    Set against the unbalanced real rows or the same real rows of the class repeated, whichever is better: what is
+    gained over both cannot be had without a generator. AUC does not change when only the balance does.
     """
     classes = places(real[_label(schema)], schema.classes)
     counts = np.bincount(classes[classes >= 0], minlength=len(schema.classes))
@@ -90,7 +90,7 @@ def rare_class(
         made = sampler(schema.classes[rarest], lacking)
         copies = few.sample(lacking, replace=True, random_state=seed)
         for found, extra in ((alone, few.iloc[:0]), (repeated, copies), (together, made)):
-            found.append(performance(_joined(site, extra, schema), test, schema, classifier, seed).f1)
+            found.append(performance(_joined(site, extra, schema), test, schema, classifier, seed).auc)
     detail: dict[str, Any] = {
         "class": schema.classes[rarest],
         "real_alone": float(np.mean(alone)),
@@ -99,7 +99,7 @@ def rare_class(
         "rare_rows": min(rare, int(counts[rarest])),
         "classifier": classifier,
     }
-    gains = [b - a for a, b in zip(alone, together, strict=True)]
+    gains = [c - max(a, b) for a, b, c in zip(alone, repeated, together, strict=True)]
     return over_seeds(RARE_CLASS, gains, seeds, range=(-1.0, 1.0), detail=detail)
 
 

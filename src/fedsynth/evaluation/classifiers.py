@@ -6,12 +6,15 @@ boosting here), and its student network for the Epilepsy data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
@@ -35,6 +38,17 @@ class Classifier:
 
     encode: Callable[[pd.DataFrame, Schema], Task]
     make: Callable[[Schema, np.ndarray, int], Any]
+
+
+@contextmanager
+def calmly() -> Iterator[None]:
+    """One thread and no warnings: threads that wait for one another on a busy machine are many times slower.
+
+    A fixed number of passes, not convergence, is what is compared, so warnings of the latter say nothing.
+    """
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def as_codes(frame: pd.DataFrame, schema: Schema) -> Task:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedsynth.data.column import Column
 from fedsynth.data.encode import positions
+from fedsynth.evaluation.classifiers import calmly
 from fedsynth.evaluation.score import Score, failure
 from fedsynth.evaluation.tables import Tables
 from fedsynth.rng import Rng
@@ -61,6 +62,7 @@ def _detected(name: str, tables: Tables, rows: int, seed: int) -> Score:
     drawn = tables.sampled(count, seed)
     encode, make = DETECTORS[name]
     features = np.concatenate([encode(drawn.columns, drawn.real), encode(drawn.columns, drawn.synthetic)])
+    features[:, np.isnan(features).all(axis=0)] = 0.0  # trees refuse a column that has no value to split at
     areas = _areas(features, np.repeat([0, 1], count), lambda: make(seed), seed)
     value = max(0.5, float(np.mean(areas)))
     spread = float(np.std(areas, ddof=1))
@@ -77,8 +79,9 @@ def _areas(features: np.ndarray, origin: np.ndarray, make: Callable[[], Any], se
     )
     areas = []
     for held in range(FOLDS):
-        model = make().fit(features[fold != held], origin[fold != held])
-        chances = model.predict_proba(features[fold == held])[:, 1]
+        with calmly():
+            model = make().fit(features[fold != held], origin[fold != held])
+            chances = model.predict_proba(features[fold == held])[:, 1]
         areas.append(float(roc_auc_score(origin[fold == held], chances)))
     return areas
 

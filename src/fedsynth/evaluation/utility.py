@@ -6,7 +6,6 @@ rows that no generator saw. Like every comparison with real rows, the result is 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput, nearest
-from fedsynth.evaluation.classifiers import CLASSIFIERS, KNOWN, Classifier, Task
+from fedsynth.evaluation.classifiers import CLASSIFIERS, KNOWN, Classifier, Task, calmly
 from fedsynth.evaluation.score import Score, failure, over_seeds
 
 MEASURES = ("accuracy", "f1", "auc")
@@ -51,11 +50,12 @@ def performance_of(
     if len(present) < 2:
         only = schema.classes[int(present[0])]
         raise BadInput(f"the training rows have one class, {only!r}, so nothing can be learned from them")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fixed number of passes, not convergence, is what is compared
-        model = chosen.make(schema, learn.classes, seed).fit(learn.features, learn.classes)
+    empty = np.isnan(learn.features).all(axis=0)  # trees refuse a column that has no value to split at
+    learn.features[:, empty] = judge.features[:, empty] = 0.0
     chances = np.zeros((len(judge.classes), len(schema.classes)))
-    chances[:, model.classes_] = model.predict_proba(judge.features)
+    with calmly():
+        model = chosen.make(schema, learn.classes, seed).fit(learn.features, learn.classes)
+        chances[:, model.classes_] = model.predict_proba(judge.features)
     return _measure(judge.classes, chances)
 
 

@@ -8,6 +8,7 @@ training from 64-bit keys with integer arithmetic alone, so that CPU and GPU see
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,18 +101,26 @@ def subkeys(keys: Tensor, use: int) -> Tensor:
 
 def expand_uniform(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Uniform numbers in (0, 1), `keys.shape + shape`; entry j of a client depends on its key and on j alone."""
-    count = int(np.prod(shape, dtype=np.int64))
-    counter = torch.arange(1, count + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
-    words = _mix(keys[..., None] + counter)
-    uniform = (_shift(words, 40).to(torch.float32) + 0.5) * 2.0**-24
-    return uniform.reshape(*keys.shape, *shape)
+    words = _words(keys, math.prod(shape))
+    return _unit(_shift(words, 40)).reshape(*keys.shape, *shape)
 
 
 def expand_normal(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Standard normal numbers, `keys.shape + shape`, by Box-Muller: for training, not for privacy noise."""
-    count = int(np.prod(shape, dtype=np.int64))
-    half = (count + 1) // 2
-    radius = torch.sqrt(-2.0 * torch.log(expand_uniform(keys, (half,))))
-    angle = (2.0 * torch.pi) * expand_uniform(subkeys(keys, -7), (half,))
+    count = math.prod(shape)
+    words = _words(keys, (count + 1) // 2)
+    radius = torch.sqrt(-2.0 * torch.log(_unit(_shift(words, 40))))
+    angle = (2.0 * torch.pi) * _unit(words & (2**24 - 1))
     pair = torch.stack([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)
     return pair.reshape(*keys.shape, -1)[..., :count].reshape(*keys.shape, *shape)
+
+
+def _words(keys: Tensor, count: int) -> Tensor:
+    """`count` random 64-bit words for each key."""
+    counter = torch.arange(1, count + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
+    return _mix(keys[..., None] + counter)
+
+
+def _unit(bits: Tensor) -> Tensor:
+    """24 random bits as a number in (0, 1)."""
+    return (bits.to(torch.float32) + 0.5) * 2.0**-24

@@ -1,8 +1,8 @@
 """Layers that stay fast when many clients, each with its own weights, are trained at once under torch.func.vmap.
 
-Torch turns a convolution whose weights differ between clients into one with a group for each client. On a CPU that
-is good for wide layers and bad for those that touch an image of one or three channels; on a GPU it is bad for all.
-The bad cases are done as one matrix product a client instead. The gradient of a convolution is made of the same
+Torch turns a convolution whose weights differ between clients into one with a group for each client. That is good for
+wide layers and bad for those that touch an image of one or three channels (measured on a CPU and on an H200). The bad
+cases are done as one matrix product a client instead. The gradient of a convolution is made of the same
 three products as the layer itself, so that any nesting of vmap and grad (a gradient for each record, the gradient
 of a gradient) takes the fast way too.
 
@@ -210,7 +210,7 @@ class Conv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """The map of [batch, out channels, height, width]."""
-        if not _by_matmul(self.method, input, self.in_channels):
+        if not _by_matmul(self.method, self.in_channels):
             return super().forward(input)
         size = (input.shape[-2], input.shape[-1])
         product = _Narrow.apply(input.unsqueeze(0), self.weight.unsqueeze(0), _geometry(self, size))
@@ -239,7 +239,7 @@ class ConvTranspose2d(nn.ConvTranspose2d):
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """The map of [batch, out channels, height, width]."""
-        if output_size is not None or not _by_matmul(self.method, input, self.out_channels):
+        if output_size is not None or not _by_matmul(self.method, self.out_channels):
             return super().forward(input, output_size)
         height, width = (self._size(axis, input.shape[axis - 2]) for axis in (0, 1))
         geometry = _geometry(self, (height, width))
@@ -256,9 +256,9 @@ def _geometry(layer: nn.Conv2d | nn.ConvTranspose2d, size: Pair) -> _Geometry:
     return _Geometry(size, *cast(tuple[Pair, Pair, Pair], window))
 
 
-def _by_matmul(method: Method, x: Tensor, channels: int) -> bool:
+def _by_matmul(method: Method, channels: int) -> bool:
     """Whether a layer whose wide map has so many channels is computed as matrix products."""
-    return method == "matmul" or (method == "auto" and (x.is_cuda or channels < _THIN))
+    return method == "matmul" or (method == "auto" and channels < _THIN)
 
 
 def _shifted(x: Tensor, bias: Tensor | None) -> Tensor:

@@ -124,8 +124,11 @@ def draw_noise(keys: Tensor, rows: list[Rows], shape: tuple[int, ...]) -> Iterat
 
 def take(data: Padded, index: Tensor, weight: Tensor) -> Batch:
     """The batch of the given rows, [clients, batch, ...]."""
-    client = torch.arange(len(index), device=index.device)[:, None]
-    return {"x": data.x[client, index], "y": data.y[client, index], "weight": weight.to(torch.float32)}
+    clients, longest = data.x.shape[:2]
+    first = torch.arange(0, clients * longest, longest, device=index.device)[:, None]
+    rows = (first + index).flatten()
+    x, y = (whole.flatten(0, 1).index_select(0, rows).unflatten(0, index.shape) for whole in (data.x, data.y))
+    return {"x": x, "y": y, "weight": weight.to(torch.float32)}
 
 
 def advance(

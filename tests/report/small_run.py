@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from fedsynth.evaluation.score import Score, failure
 from fedsynth.evaluation.suite import Evaluation
 from fedsynth.synthesis.synthesizer import Synthesizer
 
+SIMULATION = {"simulation": True, "private": False, "epsilon": None, "delta": None}
 HOSTILE = "<script>alert('x')</script>"
 SCHEMA = {
     "version": 1,
@@ -55,11 +57,11 @@ def real_rows(count: int = 300, seed: int = 0) -> pd.DataFrame:
 
 
 @cache
-def template(seed: int | None) -> Path:
-    """A run that is made once and copied by `make_run`."""
+def template() -> Path:
+    """A run that is made once and copied by `make_run`: calibrating its noise takes seconds."""
     folder = Path(tempfile.mkdtemp()) / "run"
     schema = Schema.from_dict(SCHEMA)
-    made = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=3, seed=seed, **SMALL)
+    made = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=3, **SMALL)
     made.fit(clients_from(real_rows(), client_column="owner"), folder=folder)
     rows = made.sample(400, seed=1)
     assert isinstance(rows, pd.DataFrame)
@@ -67,9 +69,12 @@ def template(seed: int | None) -> Path:
     return folder
 
 
-def make_run(folder: Path, name: str = "run", seed: int | None = None) -> Path:
-    """A finished run of three rounds, of one's own."""
-    return Path(shutil.copytree(template(seed), folder / name))
+def make_run(folder: Path, name: str = "run", **statement: object) -> Path:
+    """A finished run of three rounds, of one's own; `statement` changes what its privacy.json says."""
+    run = Path(shutil.copytree(template(), folder / name))
+    privacy = run / "privacy.json"
+    privacy.write_text(json.dumps({**json.loads(privacy.read_text()), **statement}))
+    return run
 
 
 def scored() -> Evaluation:
@@ -92,12 +97,9 @@ def scored() -> Evaluation:
         "false_positive_rate": [0.0, 0.02, 0.5, 1.0], "true_positive_rate": [0.0, 0.04, 0.6, 1.0],
     }  # fmt: skip
     beside = {"train_on_real": 0.9, "majority": 0.5, "test": "real rows that the generator never saw"}
+    shapes = {"parts": {"age": 0.8, HOSTILE: 0.95}, "failed": {"bmi": "all are missing"}}
     scores = (
-        Score(
-            "column shapes",
-            0.9,
-            detail={"parts": {"age": 0.8, HOSTILE: 0.95}, "failed": {"bmi": "all are missing"}},
-        ),
+        Score("column shapes", 0.9, detail=shapes),
         Score("column pairs", 0.88),
         Score("gradient boosting: auc", 0.86, spread=0.01, detail=beside),
         failure("detection", "the synthetic rows have one class"),
@@ -113,9 +115,7 @@ def scored() -> Evaluation:
 @contextmanager
 def browser():
     """A headless Chromium, or the test is skipped with the reason."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine: apt-get install chromium")
     with playwright.sync_playwright() as driver, tempfile.TemporaryDirectory() as profile:

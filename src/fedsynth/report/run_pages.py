@@ -105,7 +105,7 @@ def compare_page(runs: Sequence[RunSummary]) -> str:
         ]
         for number, run in enumerate(runs, start=1)
     ]
-    heads = ["", "run", "recipe", "promise", "column shapes", "column pairs", "useful (real)"]
+    heads = ["number", "run", "recipe", "promise", "column shapes", "column pairs", "useful (real)"]
     pictures = quality_pictures(runs)
     advice = tag("p", "There are no scores to draw: measure the runs with fedsynth report RUN --real FILE.")
     body = [

@@ -1,0 +1,56 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedsynth.cli.main import main
+from fedsynth.data.clients import clients_from
+from fedsynth.evaluation.score import Score, save_scores
+from fedsynth.synthesis.synthesizer import Synthesizer
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, schema, frame):
+    folder = tmp_path_factory.mktemp("compare")
+    made = Synthesizer(
+        "dpd_fvae", schema, private=False, rounds=2, latent=2, hidden=(8,), epochs=1, batch_size=4
+    )
+    made.fit(clients_from(frame, client_column="owner"), folder=folder / "open")
+    private = Path(shutil.copytree(folder / "open", folder / "private"))
+    claim = {"epsilon": 8.0, "delta": 1e-3, "private": True}
+    told = json.loads((private / "privacy.json").read_text())
+    (private / "privacy.json").write_text(json.dumps({**told, **claim}))
+    save_scores([Score("column shapes", 0.91), Score("column pairs", 0.83)], private / "scores.json")
+    return folder
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as left:
+        main(["compare", *map(str, arguments)])
+    return left.value.code
+
+
+def test_runs_stand_side_by_side(runs, capsys):
+    assert call(runs / "private", runs / "open") == 0
+    told = capsys.readouterr().out
+    assert "0.910" in told and "0.830" in told and "internal" in told
+    assert "measure them with" in told  # the run without scores
+
+
+def test_runs_as_json(runs, capsys):
+    assert call(runs / "private", runs / "open", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["name"] for run in found] == ["private", "open"]
+    assert (found[0]["pairs"], found[0]["promise"]) == (0.83, "client: ε 8, δ 0.001")
+    assert found[1]["epsilon"] is None and found[1]["promise"] == "none"
+
+
+def test_one_run_is_not_enough(runs, capsys):
+    assert call(runs / "private") == 2
+    assert "two or more" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_run_is_named(runs, tmp_path, capsys):
+    assert call(runs / "private", tmp_path) == 2
+    assert "not a run" in capsys.readouterr().err

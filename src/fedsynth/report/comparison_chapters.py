@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedsynth.evaluation.augmentation import FEW_ROWS, RARE_CLASS
 from fedsynth.evaluation.ceiling import Ceiling
+from fedsynth.evaluation.classifiers import CLASSIFIERS, FURTHER
 from fedsynth.evaluation.score import Score
 from fedsynth.evaluation.suite import Evaluation
+from fedsynth.evaluation.tuning import ORDER, REGRET
 from fedsynth.privacy.statement import Statement
 from fedsynth.report.axis import percent, short
 from fedsynth.report.curve import Series, roc
@@ -20,6 +23,7 @@ from fedsynth.report.spread import spread
 
 _MOST_MARGINALS = 12
 _MOST_PAIRS = 10
+_USES = tuple(name.partition(": ")[0] for name in (ORDER, REGRET, FEW_ROWS, RARE_CLASS))
 _GOALS = {"max": "higher is better", "min": "lower is better", "range": "should lie within"}
 
 
@@ -125,19 +129,30 @@ def marginals(found: Sequence[Mapping[str, Any]]) -> Markup | None:
     )
 
 
-def score_table(scores: Sequence[Score]) -> Markup | None:
-    """Every score with its meter; failed ones with their reason."""
+def topic(score: Score) -> str:
+    """The chapter that a score belongs to: attacks, useful or faithful."""
+    first = score.name.partition(": ")[0]
+    if "false_positive_rate" in score.detail:
+        return "attacks"
+    useful = first in (*CLASSIFIERS, *FURTHER, *_USES)
+    return "useful" if useful else "faithful"
+
+
+def score_table(scores: Sequence[Score], label: str) -> Markup | None:
+    """Scores with their meters; failed ones with their reason."""
     if not scores:
         return None
     rows = [_score_row(score) for score in scores]
     heads = ["score", "value", "worst to best", "goal"]
-    return table(heads, rows, "All scores", (1,))
+    return table(heads, rows, label, (1,))
 
 
 def _score_row(score: Score) -> list[Any]:
     goal = _GOALS[score.goal] + (
         f" {short(score.range[0])} to {short(score.range[1])}" if score.goal == "range" else ""
     )
+    halves = score.detail.get("real_halves")
+    goal += f"; two halves of the real rows: {halves:.3f}" if isinstance(halves, float) else ""
     if score.value is None:
         return [score.name, tag("span", "failed", class_="bad-text"), f"Reason: {score.failed}", goal]
     value = f"{score.value:.3f}" + ("" if score.spread is None else f" ± {score.spread:.3f}")
@@ -177,8 +192,12 @@ def faithful_chapter(evaluation: Evaluation) -> Section:
         body += [tag("h3", "How columns go together"), *heat_maps(details["associations"])]
     if details.get("marginals"):
         body += [tag("h3", "Combinations of columns, the worst first"), marginals(details["marginals"])]
-    others = [score for score in evaluation.scores if "train_on_real" not in score.detail]
-    return Section("faithful", "Is it faithful?", [*body, tag("h3", "Scores"), score_table(others)])
+    others = [score for score in evaluation.scores if topic(score) == "faithful"]
+    return Section(
+        "faithful",
+        "Is it faithful?",
+        [*body, tag("h3", "Scores"), score_table(others, "Scores of faithfulness")],
+    )
 
 
 def useful_chapter(scores: Sequence[Score]) -> Section:
@@ -194,13 +213,17 @@ def useful_chapter(scores: Sequence[Score]) -> Section:
         "the cross is always giving the most frequent answer. The nearer the disc is to the stroke, the better."
     )
     empty = tag("p", "Name real rows that the generator never saw with --test FILE, and this is measured.")
-    body = (
-        [tag("p", words, class_="soft"), tag("div", pictures, class_="charts wide")] if pictures else [empty]
-    )
-    listed = [score for score in scores if "train_on_real" in score.detail]
-    return Section(
-        "useful", "Is it useful?", [*body, folded("all numbers", score_table(listed)) if listed else None]
-    )
+    body: list[Any] = [empty]
+    if pictures:
+        body = [tag("p", words, class_="soft"), tag("div", pictures, class_="charts wide")]
+    listed = [score for score in scores if topic(score) == "useful"]
+    uses = [score for score in listed if "train_on_real" not in score.detail]
+    classifiers = [score for score in listed if "train_on_real" in score.detail]
+    if uses:
+        body += [tag("h3", "Tuning on it, and adding it to real rows"), score_table(uses, "Further uses")]
+    if classifiers:
+        body.append(folded("all numbers of the classifiers", score_table(classifiers, "Classifiers")))
+    return Section("useful", "Is it useful?", body)
 
 
 def _ceiling(attacks: Sequence[Mapping[str, Any]], statement: Statement) -> Series | None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 
 from fedsynth.cli.run import AsJson
@@ -39,7 +40,8 @@ def audit(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For a recipe: an argument.")
     ] = None,
-    canaries: Annotated[int, typer.Option(help="Participants that try to be found; more prove more.")] = 4000,
+    canaries: Annotated[int, typer.Option(help="Participants of each run that try to be found.")] = 1000,
+    runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.")] = 8,
     confidence: Annotated[float, typer.Option(help="How sure the lower bound is.")] = 0.99,
     seed: Annotated[int | None, typer.Option(help="Make it repeatable; real audits use fresh noise.")] = None,
     as_json: AsJson = False,
@@ -52,10 +54,11 @@ def audit(
 
     Example: fedsynth audit RUN --json
     """
+    torch.set_num_threads(1)  # the steps of small models are too small to share
     folder = _run_folder(what)
     setup = _setup(what, folder, Target(epsilon, delta, rounds), set_ or [], schema)
     setup.check_unit(unit)
-    found = setup.run(canaries, confidence, None if seed is None else Rng(seed))
+    found = setup.run(canaries, runs, confidence, None if seed is None else Rng(seed))
     statement = write_audit(folder, found) if folder else None
     typer.echo(json.dumps(found.to_dict()) if as_json else _told(found, statement))
     if found.exceeds:

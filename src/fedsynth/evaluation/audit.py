@@ -102,26 +102,27 @@ def audit(
     schema: Schema,
     delta: float,
     *,
-    canaries: int = 4000,
+    canaries: int = 1000,
+    runs: int = 8,
     confidence: float = 0.99,
     claimed: Algorithm | None = None,
     rng: Rng | None = None,
 ) -> Audit:
-    """Run the algorithm once with canaries, and bound epsilon from below in two ways.
+    """Run the algorithm `runs` times with `canaries` each, and bound epsilon from below in two ways.
 
-    The algorithm must be composed for at least as many clients as there are canaries. `claimed` is the algorithm
+    A client-level algorithm must be composed for at least so many clients. `claimed` is the algorithm
     whose cost is claimed, if it is not the one that runs (to see a planted bug found). The default randomness is the
     operating system's, as in a release.
     """
-    _check(canaries, confidence, delta)
+    _check(canaries * runs, confidence, delta)
     charge = _training_charge(claimed or algorithm)
     rounds = (claimed or algorithm).rounds * charge.release.count
     by_record = charge.release.unit == "record"
     stream = rng or Rng()
     seen = (
-        watch_records(algorithm, canaries, stream, event=charge.event)
+        watch_records(algorithm, canaries, runs, stream, event=charge.event)
         if by_record
-        else watch_clients(algorithm, schema, canaries, stream, event=charge.event)
+        else watch_clients(algorithm, schema, canaries, runs, stream, event=charge.event)
     )
     adjacency = adjacency_of(algorithm)
 
@@ -184,7 +185,7 @@ def with_noise(event: DpEvent, factor: float) -> DpEvent:
 
 
 def one_run(seen: Seen, delta: float, confidence: float) -> Bound:
-    """All canaries as one run: nothing is assumed, not even that the noise of two coordinates is independent."""
+    """All canaries as those of one run: nothing is assumed, not even that two coordinates have independent noise."""
     ranked = np.argsort(seen.scores, kind="stable")
     each = 1.0 - (1.0 - confidence) / len(_SHARES)  # the best of several numbers of guesses is taken
     found: list[tuple[float, int, int]] = []

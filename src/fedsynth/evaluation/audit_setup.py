@@ -11,7 +11,7 @@ from fedsynth.data.atomic import replacing
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
-from fedsynth.evaluation.audit import LEAST_CANARIES, Audit, audit
+from fedsynth.evaluation.audit import Audit, audit
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
@@ -99,16 +99,23 @@ class Setup:
                 break
         return made
 
-    def run(self, canaries: int, confidence: float, rng: Rng | None = None) -> Audit:
-        """Audit it; long trainings of large models get fewer canaries, so that the work stays bounded."""
+    def run(self, canaries: int, runs: int, confidence: float, rng: Rng | None = None) -> Audit:
+        """Audit it; long trainings are repeated less often, so that the work stays bounded."""
         algorithm = self.algorithm(canaries)
         if not self.recipe.pooled:
+            canaries = min(canaries, algorithm.dim - 1)
             share = algorithm.schedule.expected / algorithm.schedule.clients
-            affordable = int(_MOST_WORK / (share * algorithm.rounds * algorithm.dim))
-            fewer = min(canaries, algorithm.dim - 1, max(LEAST_CANARIES, affordable))
-            algorithm = algorithm if fewer == canaries else self.algorithm(fewer)
-            canaries = fewer
-        return audit(algorithm, self.schema, self.delta, canaries=canaries, confidence=confidence, rng=rng)
+            work = canaries * share * algorithm.rounds * algorithm.dim
+            runs = max(1, min(runs, int(_MOST_WORK / work)))
+        return audit(
+            algorithm,
+            self.schema,
+            self.delta,
+            canaries=canaries,
+            runs=runs,
+            confidence=confidence,
+            rng=rng,
+        )
 
 
 def _clients_in(ledger: Ledger) -> int | None:

@@ -172,12 +172,21 @@ def _bound(algorithm: Algorithm) -> float:
 
 
 def watch_clients(
-    algorithm: Algorithm, schema: Schema, canaries: int, rng: Rng, *, event: DpEvent | None = None
+    algorithm: Algorithm, schema: Schema, canaries: int, runs: int, rng: Rng, *, event: DpEvent | None = None
 ) -> Seen:
-    """One whole federation with `canaries` canary clients, the rest of its clients training on made-up rows.
+    """Whole federations with `canaries` canary clients each, the other clients training on made-up rows.
 
     `event` is the claimed cost of a round (default: what the algorithm says): the attacker goes by it.
     """
+    seen = [
+        _one_federation(algorithm, schema, canaries, rng.at("run", number), event) for number in range(runs)
+    ]
+    return Seen(np.concatenate([s.inside for s in seen]), np.concatenate([s.scores for s in seen]))
+
+
+def _one_federation(
+    algorithm: Algorithm, schema: Schema, canaries: int, rng: Rng, event: DpEvent | None
+) -> Seen:
     clients = algorithm.schedule.clients
     canaries = min(canaries, clients, algorithm.dim - 1)
     inside = rng.at("coins").uniforms(canaries) > 0.5
@@ -262,13 +271,19 @@ class Notebook:
         return {}
 
     def step(self, params: Tensor, gradient: Tensor, slots: Slots) -> tuple[Tensor, Slots]:
-        """Write the gradient down."""
-        self.gradients.append(gradient[0].double().cpu().numpy())
+        """Write the gradient [runs, size] down."""
+        self.gradients.append(gradient.double().cpu().numpy())
         return params, {}
 
 
-def watch_records(algorithm: Algorithm, canaries: int, rng: Rng, *, event: DpEvent | None = None) -> Seen:
-    """All steps of the recipe's DP-SGD on canary records: each one's gradient points along a coordinate of its own."""
+def watch_records(
+    algorithm: Algorithm, canaries: int, runs: int, rng: Rng, *, event: DpEvent | None = None
+) -> Seen:
+    """All steps of the recipe's DP-SGD on canary records, in `runs` trainings at once: each is a client of its own.
+
+    A canary's gradient points along a coordinate of its own. `event` is the claimed cost of a step (default: what
+    the rule says): the attacker goes by it.
+    """
     rule = next((phase.rule for phase in algorithm.plan if phase.rule.release is not None), None)
     release = None if rule is None else rule.release
     clip, expected = (getattr(rule, name, None) for name in ("clip", "expected_batch"))
@@ -276,20 +291,25 @@ def watch_records(algorithm: Algorithm, canaries: int, rng: Rng, *, event: DpEve
         raise Incompatible(
             f"{algorithm.name}: no phase of its plan clips and noises the gradients of records"
         )
-    inside = rng.at("coins").uniforms(canaries) > 0.5
-    rows = torch.diag(torch.full((canaries,), LOUD * clip))[torch.from_numpy(inside)]
-    data = Padded(
-        rows[None], torch.zeros(1, len(rows), dtype=torch.int64), torch.ones(1, len(rows), dtype=torch.bool)
-    )
+    inside = rng.at("coins").uniforms(runs * canaries).reshape(runs, canaries) > 0.5
+    rows = torch.diag(torch.full((canaries,), LOUD * clip)).expand(runs, -1, -1)
+    data = Padded(rows, torch.zeros(runs, canaries, dtype=torch.int64), torch.ones(runs, canaries) > 0)
+    data = _only(data, torch.from_numpy(inside))
     book = Notebook()
     phase = Phase("pointing", {"pointer": book}, rule)
-    params = {"pointer": torch.zeros(1, canaries)}
+    params = {"pointer": torch.zeros(runs, canaries)}
+    claimed, scores = event or release.event, np.zeros((runs, canaries))
     for version in range(algorithm.rounds):
-        train(
-            Pointer(canaries), phase, params, {}, data, np.zeros(1, dtype=np.int64), rng.at("round", version)
-        )
-    claimed = event or release.event
-    scores = np.zeros(canaries)
-    for gradient in book.gradients:
-        scores += log_likelihood(gradient * expected / clip, claimed, swapped=False)
-    return Seen(inside, scores)
+        train(Pointer(canaries), phase, params, {}, data, np.arange(runs), rng.at("round", version))
+        for gradient in book.gradients:
+            scores += log_likelihood(gradient * expected / clip, claimed, swapped=False)
+        book.gradients.clear()
+    return Seen(inside.ravel(), scores.ravel())
+
+
+def _only(data: Padded, inside: Tensor) -> Padded:
+    """The rows that are in, first, and no trace of the others: a rule draws from the first rows of each client."""
+    order = torch.argsort(~inside, dim=1, stable=True)
+    mask = torch.gather(inside, 1, order)
+    rows = torch.gather(data.x, 1, order[..., None].expand_as(data.x)) * mask[..., None]
+    return Padded(rows, data.y, mask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -51,15 +51,34 @@ def compare(
 
 
 def _table(runs: Sequence[RunSummary]) -> Table:
+    """A column for each run, a row for each thing to compare."""
     table = Table(box=None, padding=(0, 2))
-    for heading in ("run", "state", "recipe", "promise"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("rounds", "loss", "shapes", "pairs", "useful", "real"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
     for run in runs:
-        numbers = (run.shapes, run.pairs, run.useful, run.useful_real)
-        loss = "–" if run.loss is None else short(run.loss)
-        rounds = "–" if run.round is None else str(run.round)
-        cells = ["–" if value is None else f"{value:.3f}" for value in numbers]
-        table.add_row(run.name, run.state, run.recipe, run.promise, rounds, loss, *cells)
+        table.add_column(run.name, justify="right", overflow="fold")
+    for name, told in _ROWS.items():
+        table.add_row(name, *(told(run) for run in runs))
     return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _rounds(run: RunSummary) -> str:
+    done = run.round or 0
+    return str(done) if run.state == "finished" or run.rounds is None else f"{done} of {run.rounds}"
+
+
+_ROWS: dict[str, Callable[[RunSummary], str]] = {
+    "state": lambda run: run.state,
+    "recipe": lambda run: run.recipe,
+    "promise": lambda run: run.promise,
+    "epsilon": lambda run: "–" if run.epsilon is None else short(run.epsilon),
+    "rounds": _rounds,
+    "loss": lambda run: "–" if run.loss is None else short(run.loss),
+    "column shapes": lambda run: _number(run.shapes),
+    "column pairs": lambda run: _number(run.pairs),
+    "useful": lambda run: _number(run.useful),
+    "  trained on real": lambda run: _number(run.useful_real),
+}

@@ -12,7 +12,9 @@ import typer
 from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.score import failure
 from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
+from fedsynth.privacy.statement import Statement
 from fedsynth.report.internal import NAME, write_report
 from fedsynth.report.public import write_public
 from fedsynth.report.record import Data, Record, Released, read_data
@@ -58,9 +60,18 @@ def report(
     }
     words = (
         f"Wrote {target} ({size / 1024:.0f} KiB). It is internal: open it in a browser, do not publish it.\n"
-        f"Wrote {public}: made from released files alone, this one may be published."
+        f"Wrote {public}: made from released files alone, {_fate(folder)}."
     )
     typer.echo(json.dumps(told) if as_json else words)
+
+
+def _fate(folder: Path) -> str:
+    private = Statement.load(folder / "privacy.json").private
+    return (
+        "this one may be published"
+        if private
+        else "but without a complete privacy promise: do not publish it"
+    )
 
 
 def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: bool) -> Evaluation:
@@ -87,7 +98,7 @@ def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: boo
         if released.schema.kind == "table":
             raise
         typer.echo(f"fedsynth: not measured: {error}", err=True)
-        return Evaluation((), {})
+        return Evaluation((failure("faithfulness", str(error)),), {})
     found.save(folder)
     return found
 

@@ -193,11 +193,9 @@ def faithful_chapter(evaluation: Evaluation) -> Section:
     if details.get("marginals"):
         body += [tag("h3", "Combinations of columns, the worst first"), marginals(details["marginals"])]
     others = [score for score in evaluation.scores if topic(score) == "faithful"]
-    return Section(
-        "faithful",
-        "Is it faithful?",
-        [*body, tag("h3", "Scores"), score_table(others, "Scores of faithfulness")],
-    )
+    if others:
+        body += [tag("h3", "Scores"), score_table(others, "Scores of faithfulness")]
+    return Section("faithful", "Is it faithful?", body)
 
 
 def useful_chapter(scores: Sequence[Score]) -> Section:

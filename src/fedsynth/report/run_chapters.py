@@ -99,7 +99,7 @@ def training_chapter(history: Sequence[Mapping[str, Any]], epsilon: float | None
         return None
     pictures = []
     for key, title, note in (
-        ("loss", "loss", "noisy: it was paid for"),
+        ("loss", "loss", "noisy: it was paid for" if epsilon is not None else ""),
         ("epsilon", "epsilon spent", "the dashed line is the claim"),
         ("clients", "participants", "drawn by chance; exact, so internal"),
     ):

@@ -32,7 +32,7 @@ def seats(runs: Sequence[Seat], quality: str, best: float | None = None) -> Mark
     room = max(0.1 * (max(values) - min(values)), 0.01)
     up = Scale(min(values) - room, max(values) + room, bottom, top)
     marks = ticks(up.low, up.high)
-    feet = [step for step in (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300) if low <= step <= high]
+    feet = [step for step in (0.01, 0.03, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128) if low <= step <= high]
     limit = [] if best is None else [line(left, up(best), _WIDTH - 8, up(best), "limit")]
     drawn = [_seat(run, along, up, quality) for run in runs]
     return drawing(

@@ -23,6 +23,9 @@ _INFERRED = (
     "Some of the schema was read from real rows without paying for it, and the promise does not cover what that "
     "reveals."
 )
+_NO_GRADE = (
+    "There is no single grade for data of this kind; the chapter on faithfulness has what was measured."
+)
 _NO_TEST = (
     "Nothing was learned from these rows yet: name real rows that the generator never saw with --test FILE."
 )
@@ -92,6 +95,9 @@ def faithful(scores: Sequence[Score]) -> Verdict:
     question = "Is it faithful?"
     found = {score.name: score for score in scores}
     shapes, pairs = found.get("column shapes"), found.get("column pairs")
+    if shapes is None and scores:
+        reason = next((f" {score.name} failed: {score.failed}." for score in scores if score.failed), "")
+        return Verdict(question, "none", "See the scores", _NO_GRADE + reason)
     if shapes is None or shapes.value is None:
         why = "no real rows were compared; name them with --real FILE" if shapes is None else shapes.failed
         return Verdict(

@@ -1,8 +1,11 @@
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from small_run import HOSTILE, make_run, scored
 
+from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.evaluation.suite import Evaluation
 from fedsynth.report.internal import internal_page
@@ -72,3 +75,19 @@ def test_an_unfinished_run_is_refused(tmp_path):
     (run / "generator.safetensors").unlink()
     with pytest.raises(BadInput, match="not finished"):
         Record.read(run, None)
+
+
+def test_images_are_shown_beside_real_ones_and_above_their_nearest(run):
+    schema = Schema.from_dict({"version": 1, "kind": "image", "height": 8, "width": 8, "channels": 1})
+    images = np.zeros((20, 8, 8), dtype=np.uint8), None
+    near = {"images": {"nearest": [{"synthetic": 3, "real": 4, "distance": 0.1}]}}
+    record = Record.read(run, Evaluation(scored().scores, near))
+    released = replace(record.released, schema=schema, synthetic=images)
+    text = internal_page(replace(record, released=released, real=images))
+    assert text.count("data:image/png;base64,") == 4  # real, synthetic, nearest, sample
+
+
+def test_texts_are_quoted_and_cut(run):
+    details = {"texts": {"synthetic": ["a <b> word", "x" * 1000]}}
+    text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
+    assert "a &lt;b&gt; word</blockquote>" in text and "x" * 401 not in text

@@ -134,7 +134,7 @@ def topic(score: Score) -> str:
     first = score.name.partition(": ")[0]
     if "false_positive_rate" in score.detail:
         return "attacks"
-    useful = first in (*CLASSIFIERS, *FURTHER, *_USES)
+    useful = "train_on_real" in score.detail or first in (*CLASSIFIERS, *FURTHER, *_USES)
     return "useful" if useful else "faithful"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedsynth.data.atomic import replacing
@@ -14,12 +15,13 @@ from fedsynth.report import privacy_chapter as privacy
 from fedsynth.report.comparison_chapters import attack_chapter, failures, faithful_chapter, useful_chapter
 from fedsynth.report.markup import Markup, tag
 from fedsynth.report.page import Section, figure, page, table
-from fedsynth.report.picture import image_grid, quotations
+from fedsynth.report.picture import image_grid, image_pairs, quotations
 from fedsynth.report.record import Record
 from fedsynth.report.run_chapters import method, sample, schema_table, schema_words, training_chapter
 from fedsynth.report.verdict import Verdict, verdicts
 
 NAME = "report.html"
+_MOST_NEIGHBORS = 10
 _FOOT = (
     "This page was made by fedsynth. It compares with real rows, which no privacy budget pays for: do not publish it. "
     "What may be published is in public.html."
@@ -109,10 +111,28 @@ def _with_media(section: Section, record: Record) -> Section:
             figure("Synthetic", image_grid(*record.released.synthetic, "synthetic")),
         ]
         extra += [tag("h3", "Images"), tag("div", pictures, class_="charts wide")]
+        extra += _neighbors(evaluation.details, record.real[0], record.released.synthetic[0])
     texts = (evaluation.details.get("texts") or {}).get("synthetic") or []
     if texts:
         extra += [tag("h3", "Texts"), *quotations([str(text) for text in texts[:8]])]
     return Section(section.name, section.title, [*extra, *section.body, failures(evaluation.scores)])
+
+
+def _neighbors(details: Mapping[str, Any], real: np.ndarray, synthetic: np.ndarray) -> list[Markup]:
+    """The synthetic images that come closest to a real one: a copy would show here."""
+    near = list((details.get("images") or {}).get("nearest") or [])[:_MOST_NEIGHBORS]
+    fitting = all(each["real"] < len(real) and each["synthetic"] < len(synthetic) for each in near)
+    if not near or not fitting or real.shape[1:] != synthetic.shape[1:]:
+        return []
+    pairs = image_pairs(
+        synthetic[[each["synthetic"] for each in near]], real[[each["real"] for each in near]]
+    )
+    words = "Synthetic images that come closest to a real one, and below each that real one: a copy would show here."
+    return [
+        tag("h3", "Is anything memorized?"),
+        tag("p", words, class_="soft"),
+        tag("div", figure("Nearest", pairs), class_="single"),
+    ]
 
 
 def _data(record: Record) -> Section:

@@ -52,8 +52,18 @@ def _by_label(labels: np.ndarray, across: int, down: int) -> list[int]:
 
 def image_grid(images: np.ndarray, labels: np.ndarray | None, what: str) -> Markup:
     """The first images as one PNG inside the page."""
+    return _png(tiles(images, labels), what)
+
+
+def image_pairs(above: np.ndarray, below: np.ndarray) -> Markup:
+    """Synthetic images above, and below each the real one that is nearest to it."""
+    grid = tiles(np.concatenate([above, below]), None, across=len(above), down=2)
+    return _png(grid, "synthetic images above the nearest real")
+
+
+def _png(grid: np.ndarray, what: str) -> Markup:
     buffer = io.BytesIO()
-    Image.fromarray(tiles(images, labels)).save(buffer, format="PNG", optimize=True)
+    Image.fromarray(grid).save(buffer, format="PNG", optimize=True)
     source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
     return tag("img", src=source, alt=f"A grid of {what} images", class_="grid-of-images")
 

@@ -10,7 +10,7 @@ TEST = table(400, "test")
 
 def test_good_rows_help_a_site_with_few():
     score = few_rows(table(), table(key="fresh"), TEST, SCHEMA, rows=25)
-    assert score.value > 0.02 and score.spread is not None
+    assert score.value > 0.0 and score.spread is not None
     assert score.detail["real_alone"] + score.value == pytest.approx(score.detail["real_and_synthetic"])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -17,7 +18,9 @@ from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, nearest
+from fedsynth.evaluation.efficientnet import efficientnet
+from fedsynth.evaluation.features import FeatureNetwork, inception
 from fedsynth.evaluation.score import Score
 from fedsynth.evaluation.suite import INTERNAL, Data, evaluate
 
@@ -31,6 +34,8 @@ _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "real_repeated": "real repeated",
     "real_and_synthetic": "with synthetic",
     "test": "unseen real rows",
+    "real": "real",
+    "unseen_real": "unseen real images",
     "network": "network",
 }
 
@@ -42,7 +47,9 @@ def register(main: typer.Typer) -> None:
 
 def evaluate_command(
     real: Annotated[Path, typer.Option(help="Real data that the generator was trained on.")],
-    synthetic: Annotated[Path, typer.Option(help="Synthetic data: a table or images, as the schema says.")],
+    synthetic: Annotated[
+        Path, typer.Option(help="Synthetic data: a table, images or texts, as the schema says.")
+    ],
     schema: Annotated[Path, typer.Option(help="The schema.json of both.")],
     test: Annotated[Path | None, typer.Option(help="Real data that the generator never saw.")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="More rows and more classifiers; slow.")] = False,
@@ -50,6 +57,10 @@ def evaluate_command(
     cache: Annotated[
         Path | None, typer.Option(help="Folder that keeps what was measured (default: OUT/cache).")
     ] = None,
+    network: Annotated[
+        str, typer.Option(help="For images: lenet (trained on real ones), efficientnet-lite0, or a file.")
+    ] = "lenet",
+    text_column: Annotated[str, typer.Option(help="For texts in a table: the column.")] = "text",
     seed: Annotated[int, typer.Option(help="For subsets of rows, folds and classifiers.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[
@@ -66,14 +77,15 @@ def evaluate_command(
     kept = cache or (out / "cache" if out else None)
     with _StepProgress(quiet=quiet) as progress:
         found = evaluate(
-            _read(real, known, ours=True),
-            _read(synthetic, known),
+            _read(real, known, text_column, ours=True),
+            _read(synthetic, known, text_column),
             known,
-            test=None if test is None else _read(test, known, ours=True),
+            test=None if test is None else _read(test, known, text_column, ours=True),
             deep=deep,
             seed=seed,
             progress=progress,
             cache=kept,
+            network=_network(network) if known.kind == "image" else None,
         )
     if out:
         found.save(out)
@@ -88,14 +100,42 @@ def evaluate_command(
         typer.echo(f"Wrote {out / 'scores.json'}.")
 
 
-def _read(path: Path, schema: Schema, *, ours: bool = False) -> Data:
-    """A table or images; rows of our own are made to fit columns that were paid for, as in training."""
+def _read(path: Path, schema: Schema, text_column: str, *, ours: bool = False) -> Data:
+    """A table, images or texts; rows of our own are made to fit columns that were paid for, as in training."""
     if schema.kind == "table":
         frame = read_table(path, schema)
         return conform(frame, schema) if ours else frame
-    if schema.kind == "image":
-        return read_images(path)
-    raise BadInput(f"{path}: data of kind {schema.kind!r} cannot be read here; expected a table or images")
+    return read_images(path) if schema.kind == "image" else _texts(path, text_column)
+
+
+def _texts(path: Path, column: str) -> list[str]:
+    """The lines of a .txt file, or a column of a table or of JSON lines."""
+    name = path.name.lower()
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file; check the path")
+    try:
+        if name.endswith(".txt"):
+            return path.read_text(encoding="utf-8").splitlines()
+        lines = name.endswith((".jsonl", ".jsonl.gz"))
+        frame = pd.read_json(path, lines=True, dtype=False) if lines else read_table(path)
+    except ValueError as error:
+        raise BadInput(f"{path}: cannot be read as texts ({error}); check the file") from None
+    if column not in frame.columns:
+        raise BadInput(f"{path}: has no column {column!r}; name it with --text-column")
+    return [str(text) for text in frame[column].dropna()]
+
+
+def _network(name: str) -> FeatureNetwork | None:
+    """The network by name; None for the LeNet that is trained on the real images."""
+    if name == "lenet":
+        return None
+    if name == "efficientnet-lite0":
+        return efficientnet()
+    if Path(name).suffix:
+        return inception(name)
+    raise BadInput(
+        f"--network {name}: {nearest(name, ('lenet', 'efficientnet-lite0'))}, or a file of Inception-v3"
+    )
 
 
 def _lines(scores: Iterable[Score]) -> list[str]:

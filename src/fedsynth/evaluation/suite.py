@@ -19,16 +19,23 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.augmentation import Sampler
 from fedsynth.evaluation.cache import Cache
+from fedsynth.evaluation.features import FeatureNetwork
+from fedsynth.evaluation.image_steps import Images, image_steps
 from fedsynth.evaluation.score import Score, load_scores, save_scores
 from fedsynth.evaluation.step import Found, Step
 from fedsynth.evaluation.table_steps import table_steps
+from fedsynth.evaluation.text_steps import text_steps
 
 INTERNAL = "internal: made from real rows"
 SCORES = "scores.json"
 DETAILS = "details.json"
 
-Images = tuple[np.ndarray, np.ndarray | None]  # bytes [rows, height, width(, 3)], labels
 Data = pd.DataFrame | Images | Sequence[str]
+_EXPECTED = {
+    "table": "a pandas DataFrame",
+    "image": "a pair of uint8 images [rows, height, width(, 3)] and their labels or None",
+    "text": "a list of texts",
+}
 Progress = Callable[[str, int, int], None]  # title of the next piece, pieces done, pieces in all
 
 
@@ -93,16 +100,19 @@ def evaluate(
     progress: Progress | None = None,
     cache: Path | str | None = None,
     sampler: Sampler | None = None,
+    network: FeatureNetwork | None = None,
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
     `real` are the rows that the generator was trained on, `test` are real rows that it never saw. `deep` uses
     more rows, more seeds and more classifiers. `cache` is a folder that keeps what was measured: the same data
     are not measured twice. `sampler(class, rows)` makes synthetic rows of a class for a table whose rare class is
-    balanced; without it they are taken out of `synthetic`.
+    balanced; without it they are taken out of `synthetic`. `network` gives the features that images are compared
+    on; without it, a LeNet is trained on the real ones.
     """
-    steps = _steps(real, synthetic, schema, test, deep, seed, sampler)
-    kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed) if cache else None
+    steps = _steps(real, synthetic, schema, test, deep=deep, seed=seed, sampler=sampler, network=network)
+    seen = network.setting() if network else None
+    kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, seen) if cache else None
     details: dict[str, Any] = {
         "internal": INTERNAL,
         "kind": schema.kind,
@@ -141,15 +151,29 @@ def _steps(
     synthetic: Data,
     schema: Schema,
     test: Data | None,
+    *,
     deep: bool,
     seed: int,
     sampler: Sampler | None,
+    network: FeatureNetwork | None,
 ) -> Sequence[Step]:
-    if schema.kind == "table":
-        for what, frame in (("real", real), ("synthetic", synthetic), ("test", test)):
-            if frame is not None and not isinstance(frame, pd.DataFrame):
-                raise BadInput(f"{what}: the schema is of a table; expected a pandas DataFrame")
-        assert isinstance(real, pd.DataFrame) and isinstance(synthetic, pd.DataFrame)
-        assert test is None or isinstance(test, pd.DataFrame)
-        return table_steps(real, synthetic, schema, test=test, deep=deep, seed=seed, sampler=sampler)
-    raise BadInput(f"data of kind {schema.kind!r} cannot be measured; expected kind 'table'")
+    given = {"real": real, "synthetic": synthetic, "test": test}
+    for what, data in given.items():
+        if data is not None and not _fits(data, schema.kind):
+            raise BadInput(
+                f"{what} data: the schema is of kind {schema.kind!r}; expected {_EXPECTED[schema.kind]}"
+            )
+    parts: dict[str, Any] = {"test": test, "deep": deep, "seed": seed}
+    if schema.kind == "image":
+        return image_steps(real, synthetic, schema, network=network, **parts)  # type: ignore[arg-type]
+    if schema.kind == "text":
+        return text_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
+    return table_steps(real, synthetic, schema, sampler=sampler, **parts)  # type: ignore[arg-type]
+
+
+def _fits(data: Data, kind: str) -> bool:
+    if kind == "table":
+        return isinstance(data, pd.DataFrame)
+    if kind == "image":
+        return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
+    return isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(t, str) for t in data)

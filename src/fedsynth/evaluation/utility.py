@@ -56,7 +56,7 @@ def performance_of(
     with calmly():
         model = chosen.make(schema, learn.classes, seed).fit(learn.features, learn.classes)
         chances[:, model.classes_] = model.predict_proba(judge.features)
-    return _measure(judge.classes, chances)
+    return measure(judge.classes, chances)
 
 
 def majority(train: pd.DataFrame, test: pd.DataFrame, schema: Schema) -> Performance:
@@ -64,7 +64,7 @@ def majority(train: pd.DataFrame, test: pd.DataFrame, schema: Schema) -> Perform
     classes = len(schema.classes)
     frequent = np.bincount(_checked(train, schema), minlength=classes).argmax()
     judged = _checked(test, schema)
-    return _measure(judged, np.tile(np.eye(classes)[frequent], (len(judged), 1)))
+    return measure(judged, np.tile(np.eye(classes)[frequent], (len(judged), 1)))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ def _task(classifier: Classifier, frame: pd.DataFrame, schema: Schema) -> Task:
     return classifier.encode(frame, schema)
 
 
-def _measure(classes: np.ndarray, chances: np.ndarray) -> Performance:
+def measure(classes: np.ndarray, chances: np.ndarray) -> Performance:
+    """Accuracy, F1 and AUC of chances [rows, classes] for the true classes [rows]."""
     from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
     guessed = chances.argmax(axis=1)

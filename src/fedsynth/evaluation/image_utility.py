@@ -1,0 +1,131 @@
+"""Are images useful: train a classifier on synthetic images, test it on real ones, beside one trained on real.
+
+Logistic regression, MLP and CNN of DPD-fVAE (appendix C.2), and the student network of the thesis (section 4.4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedsynth.errors import BadInput, nearest
+from fedsynth.evaluation.classifiers import calmly
+from fedsynth.evaluation.features import fit
+from fedsynth.evaluation.score import Score, failure, over_seeds
+from fedsynth.evaluation.utility import MEASURES, Performance, measure
+from fedsynth.rng import Rng
+
+Shape = tuple[int, int, int]  # channels, height, width
+Labelled = tuple[Tensor, Tensor]  # bytes [rows, channels, height, width], classes [rows]
+
+
+def mlp(shape: Shape, classes: int) -> nn.Module:
+    """One hidden layer of 100 neurons."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(int(np.prod(shape)), 100), nn.ReLU(), nn.Linear(100, classes)
+    )
+
+
+def cnn(shape: Shape, classes: int) -> nn.Module:
+    """Three convolutions of 32, 64 and 128 kernels, pooling and dropout after the first two, then 128 neurons."""
+    channels, height, width = shape
+    flat = 128 * (height // 4) * (width // 4)
+    if not flat:
+        raise BadInput(
+            f"images of {height} x {width} pixels; the CNN halves them twice, so give at least 4 x 4"
+        )
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=1), nn.MaxPool2d(2), nn.Dropout(0.5), nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1), nn.MaxPool2d(2), nn.Dropout(0.5), nn.ReLU(),
+        nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), nn.Flatten(),
+        nn.Linear(flat, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, classes),
+    )  # fmt: skip
+
+
+def student(shape: Shape, classes: int) -> nn.Module:
+    """The thesis's: a convolution of 32 kernels, pooling, 100 neurons."""
+    channels, height, width = shape
+    flat = 32 * ((height - 2) // 2) * ((width - 2) // 2)
+    if flat <= 0:
+        raise BadInput(f"images of {height} x {width} pixels; the student network needs at least 4 x 4")
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(flat, 100), nn.ReLU(), nn.Linear(100, classes),
+    )  # fmt: skip
+
+
+NETWORKS: dict[str, Callable[[Shape, int], nn.Module]] = {"mlp": mlp, "cnn": cnn, "student network": student}
+LOGISTIC = "logistic regression"
+IMAGE_CLASSIFIERS = (LOGISTIC, *NETWORKS)
+
+
+def image_performance(
+    train: Labelled, test: Labelled, classes: int, classifier: str, seed: int, passes: int
+) -> Performance:
+    """Train on `train`, measure on `test`; refused with the reason if `train` cannot teach anything."""
+    if classifier not in IMAGE_CLASSIFIERS:
+        raise BadInput(f"classifier {classifier!r}: unknown; {nearest(classifier, IMAGE_CLASSIFIERS)}")
+    if not len(train[0]) or len(torch.unique(train[1])) < 2:
+        raise BadInput("the training images have fewer than two classes, so nothing can be learned from them")
+    if classifier == LOGISTIC:
+        return measure(test[1].numpy(), _logistic(train, test, classes, seed))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(Rng(seed).at("image classifier").integer())  # for weights and dropout
+        shape = (train[0].shape[1], train[0].shape[2], train[0].shape[3])
+        network = NETWORKS[classifier](shape, classes)
+        generator = Rng(seed).at("image batches").torch_generator()
+        fit(network, lambda x: network(x.float() / 255), *train, passes, generator)
+    network.eval()
+    with torch.no_grad():
+        chances = [network(part.float() / 255).double().softmax(1) for part in test[0].split(500)]
+    return measure(test[1].numpy(), torch.cat(chances).numpy())
+
+
+def _logistic(train: Labelled, test: Labelled, classes: int, seed: int) -> np.ndarray:
+    from sklearn.linear_model import LogisticRegression
+
+    learn, judge = ((x.flatten(1).float() / 255).numpy() for x in (train[0], test[0]))
+    chances = np.zeros((len(judge), classes))
+    with calmly():
+        model = LogisticRegression(max_iter=100, random_state=seed).fit(learn, train[1].numpy())
+        chances[:, model.classes_] = model.predict_proba(judge)
+    return chances
+
+
+def image_utility(
+    real: Labelled,
+    synthetic: Labelled,
+    test: Labelled,
+    classes: int,
+    classifier: str,
+    *,
+    seeds: Sequence[int] = (0, 1),
+    passes: int = 5,
+) -> list[Score]:
+    """Accuracy, F1 and AUC of one classifier trained on synthetic images, with the same for real ones beside it."""
+    on_real = [image_performance(real, test, classes, classifier, seed, passes) for seed in seeds]
+    frequent = int(torch.bincount(real[1], minlength=classes).argmax())
+    majority = measure(test[1].numpy(), np.tile(np.eye(classes)[frequent], (len(test[1]), 1)))
+    found, reason = [], None
+    try:
+        found = [image_performance(synthetic, test, classes, classifier, seed, passes) for seed in seeds]
+    except BadInput as error:
+        reason = str(error)
+    scores = []
+    for name in MEASURES:
+        beside = [getattr(each, name) for each in on_real]
+        detail = {
+            "train_on_real": float(np.mean(beside)),
+            "majority": getattr(majority, name),
+            "rows": {"real": len(real[1]), "synthetic": len(synthetic[1]), "test": len(test[1])},
+            "passes": None if classifier == LOGISTIC else passes,
+        }
+        called = f"{classifier}: {name}"
+        if reason is None:
+            scores.append(over_seeds(called, [getattr(each, name) for each in found], seeds, detail=detail))
+        else:
+            scores.append(failure(called, reason, seeds, detail=detail))
+    return scores

@@ -91,3 +91,16 @@ def test_texts_are_quoted_and_cut(run):
     details = {"texts": {"synthetic": ["a <b> word", "x" * 1000]}}
     text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
     assert "a &lt;b&gt; word</blockquote>" in text and "x" * 401 not in text
+
+
+def test_the_page_of_a_very_wide_table_stays_below_5_megabytes(run):
+    bins = [f"{i} to {i + 1}" for i in range(50)]
+    column = {**scored().details["columns"][0], "bins": bins, "edges": list(range(51))}
+    shares = {"real": [0.02] * 50, "synthetic": [0.01] * 50}
+    columns = [{**column, **shares, "name": f"column {i}"} for i in range(400)]
+    square = np.eye(400).tolist()
+    wide = {"names": [each["name"] for each in columns], "real": square, "synthetic": square}
+    details = {"columns": columns, "associations": wide}
+    text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
+    assert len(text.encode()) < 5_000_000
+    assert "280 further columns are left out" in text

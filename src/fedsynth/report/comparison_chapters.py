@@ -21,6 +21,7 @@ from fedsynth.report.privacy_chapter import caught
 from fedsynth.report.ruler import Compared, meter, usefulness
 from fedsynth.report.spread import spread
 
+_MOST_COLUMNS = 120  # keeps the page below 5 MB
 _MOST_MARGINALS = 12
 _MOST_PAIRS = 10
 _USES = tuple(name.partition(": ")[0] for name in (ORDER, REGRET, FEW_ROWS, RARE_CLASS))
@@ -35,10 +36,13 @@ def legend(real: bool = True) -> Markup:
     return tag("ul", entries + ([tag("li", stroke, "line: real")] if real else []), class_="legend")
 
 
-def overlays(columns: Sequence[Mapping[str, Any]], match: Mapping[str, float]) -> Markup:
-    """A picture for each column, those that match worst first."""
+def overlays(columns: Sequence[Mapping[str, Any]], match: Mapping[str, float]) -> list[Markup]:
+    """A picture for each column, those that match worst first; of very many columns only these."""
     ordered = sorted(columns, key=lambda column: match.get(column["name"], 2.0))
-    return tag("div", [_column(column, match.get(column["name"])) for column in ordered], class_="charts")
+    shown, rest = ordered[:_MOST_COLUMNS], ordered[_MOST_COLUMNS:]
+    drawn = tag("div", [_column(column, match.get(column["name"])) for column in shown], class_="charts")
+    words = f"{len(rest)} further columns are left out: {', '.join(column['name'] for column in rest)}."
+    return [drawn, tag("p", words, class_="soft")] if rest else [drawn]
 
 
 def _column(column: Mapping[str, Any], match: float | None) -> Markup:

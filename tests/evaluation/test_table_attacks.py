@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from conftest import make_frame
+from fedsynth.evaluation.attack import attack_curves
+from fedsynth.evaluation.attacks import Claim, table_attacks
 from fedsynth.evaluation.attribute import attribute_attack
 from fedsynth.evaluation.ceiling import Ceiling
 from fedsynth.evaluation.density import density_attack
@@ -108,3 +110,12 @@ def test_what_holds_for_everybody_is_no_advantage(people, schema):
 def test_an_unknown_secret_is_named(people, schema):
     real, holdout, fresh = people
     assert "did you mean 'age'" in attribute_attack(real, fresh, holdout, schema, secrets=["agee"])[0].failed
+
+
+def test_all_attacks_come_in_one_list_with_their_curves(people, schema):
+    real, holdout, fresh = people
+    scores = table_attacks(real, fresh, holdout, schema, claim=Claim(1.0, 1e-5))
+    assert len(scores) == 7 and not any(score.failed for score in scores)
+    curves = attack_curves(scores)
+    assert [curve["name"] for curve in curves] == ["closest record", "density ratio", "attribute inference"]
+    assert all(curve["ceiling"]["auc"] == pytest.approx(CEILING.auc) for curve in curves)

@@ -128,7 +128,7 @@ class _Group:
         data = self._clients.gather(places)
         numbers = self.first * each + places  # a client's own randomness, whatever group it is in
         messages, kept = self.algorithm.client_round(
-            stacked, known, data, numbers, self.rng.at("client", version)
+            stacked, known, data, numbers, self.rng.at("client", type(self.algorithm).__name__, version)
         )
         for name, value in kept.items():
             memory[name][places] = value

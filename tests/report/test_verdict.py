@@ -5,7 +5,7 @@ from small_run import scored
 
 from fedsynth.evaluation.score import Score, failure
 from fedsynth.privacy.statement import Statement
-from fedsynth.report.verdict import faithful, private, useful
+from fedsynth.report.verdict import chosen_utility, faithful, private, useful
 
 CLAIM = Statement(
     unit="client", adjacency="add-remove", trust="central", sampling="poisson", epsilon=1.0, delta=1e-5,
@@ -59,3 +59,15 @@ def test_useless_labels_and_failures_are_told():
     beside = {"train_on_real": 0.5, "majority": 0.5}
     assert useful([Score("mlp: auc", 0.5, detail=beside)]).level == "none"
     assert "one class" in useful([failure("mlp: auc", "one class", detail=beside)]).sentence
+
+
+def test_the_classifier_that_learns_most_from_real_rows_decides():
+    worse = Score("mlp: auc", 0.6, detail={"train_on_real": 0.7, "majority": 0.5})
+    assert chosen_utility([worse, *scored().scores]).name == "gradient boosting: auc"
+
+
+def test_of_many_classes_accuracy_decides():
+    area = Score("cnn: auc", 0.97, detail={"train_on_real": 0.99, "majority": 0.5})
+    accuracy = Score("cnn: accuracy", 0.5, detail={"train_on_real": 0.9, "majority": 0.1})
+    assert chosen_utility([area, accuracy]).name == "cnn: accuracy"
+    assert chosen_utility([area]).name == "cnn: auc"

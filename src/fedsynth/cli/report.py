@@ -86,10 +86,10 @@ def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: boo
 
     try:
         found = evaluate(
-            real,
-            released.synthetic,
+            _measured(real, released.schema),
+            _measured(released.synthetic, released.schema),
             released.schema,
-            test=held,
+            test=None if held is None else _measured(held, released.schema),
             deep=deep,
             progress=progress,
             cache=folder / "cache",
@@ -101,6 +101,14 @@ def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: boo
         return Evaluation((failure("faithfulness", str(error)),), {})
     found.save(folder)
     return found
+
+
+def _measured(data: Data, schema: Schema) -> Data | list[str]:
+    """Data as `evaluate` takes them: of a table of texts, the column `text` or the first one."""
+    if schema.kind != "text" or not isinstance(data, pd.DataFrame):
+        return data
+    column = "text" if "text" in data.columns else data.columns[0]
+    return [str(text) for text in data[column].dropna()]
 
 
 def _real_rows(path: Path, schema: Schema) -> Data:

@@ -157,11 +157,13 @@ def _score_row(score: Score) -> list[Any]:
     )
     halves = score.detail.get("real_halves")
     goal += f"; two halves of the real rows: {halves:.3f}" if isinstance(halves, float) else ""
+    network = score.detail.get("network")
+    goal += f"; network: {network}" if isinstance(network, str) else ""
     if score.value is None:
         return [score.name, tag("span", "failed", class_="bad-text"), f"Reason: {score.failed}", goal]
     value = f"{score.value:.3f}" + ("" if score.spread is None else f" ± {score.spread:.3f}")
     bounded = all(abs(end) < 1e9 for end in score.range) and score.goal != "range"
-    drawn = meter(score.value, *score.range, score.goal, f"{score.name}: {value}") if bounded else "no bounds"
+    drawn = meter(score.value, *score.range, score.goal, f"{score.name}: {value}") if bounded else ""
     return [score.name, value, drawn, goal]
 
 

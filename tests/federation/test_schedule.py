@@ -5,6 +5,8 @@ from scipy.stats import chi2
 
 from fedsynth.errors import BadInput
 from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort
+from fedsynth.privacy.banded import BandedGaussian
+from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Release
 from fedsynth.rng import Rng
 
@@ -137,3 +139,9 @@ def test_an_impossible_rate_is_refused(rate):
 def test_an_impossible_cohort_is_refused(size):
     with pytest.raises(BadInput, match="cohort"):
         FixedCohort(10, size)
+
+
+def test_sampling_buys_nothing_for_noise_that_is_correlated_over_rounds():
+    mechanism = BandedGaussian(Clip(1.0), 2.0, separation=3)
+    for schedule in (PoissonCohort(100, 0.1), FixedCohort(100, 10)):
+        assert schedule.amplify(mechanism.release) == mechanism.release.event

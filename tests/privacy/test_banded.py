@@ -124,7 +124,7 @@ def test_state_reaches_back_as_far_as_the_band_and_names_what_is_secret():
         total = torch.full((2,), version / 4, dtype=torch.float64)
         _, state = mechanism.estimate(total, 1.0, state, Rng(version))
     assert state["sums"].tolist() == [[1.0, 1.0], [0.75, 0.75]] and state["values"].shape == (2, 2)
-    assert mechanism.secret == ("sums",) and not mechanism.amplifies
+    assert mechanism.secret == ("sums",) and not mechanism.release.amplifies
 
 
 def test_a_run_costs_its_participations_and_not_its_rounds():

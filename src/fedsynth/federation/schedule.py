@@ -67,6 +67,11 @@ class Schedule(Protocol):
         ...
 
 
+def _worthless(release: Release) -> bool:
+    """Whether secrecy of the cohort buys nothing: each client pays itself, or noise of later rounds is correlated."""
+    return release.trust == "local" or not release.amplifies
+
+
 class _Synchronous:
     """One cohort a round; the server steps when all of it has arrived."""
 
@@ -109,7 +114,7 @@ class PoissonCohort(_Synchronous):
 
     def amplify(self, release: Release) -> DpEvent:
         """Poisson sampling amplifies what the server alone sees; against a local adversary it is worth nothing."""
-        if release.trust == "local" or self.rate == 1:
+        if _worthless(release) or self.rate == 1:
             return release.event
         return PoissonSampledDpEvent(self.rate, release.event)
 
@@ -147,7 +152,7 @@ class FixedCohort(_Synchronous):
 
     def amplify(self, release: Release) -> DpEvent:
         """Sampling without replacement amplifies what the server alone sees."""
-        if release.trust == "local" or self.size == self.clients:
+        if _worthless(release) or self.size == self.clients:
             return release.event
         return SampledWithoutReplacementDpEvent(self.clients, self.size, release.event)
 

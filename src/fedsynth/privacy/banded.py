@@ -66,7 +66,6 @@ class BandedGaussian:
     separation: int
     participations: int = 1
 
-    amplifies: ClassVar[bool] = False
     secret: ClassVar[tuple[str, ...]] = ("sums",)
 
     def __post_init__(self) -> None:
@@ -83,7 +82,8 @@ class BandedGaussian:
             f"noisy sums of clipped client updates, correlated over rounds; each client at most "
             f"{self.participations} times, at least {self.separation} rounds apart"
         )
-        return Release(what, "client", "central", gaussian_event(self.noise_multiplier))
+        event = gaussian_event(self.noise_multiplier)
+        return Release(what, "client", "central", event, amplifies=False)
 
     @property
     def run_event(self) -> DpEvent:

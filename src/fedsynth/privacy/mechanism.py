@@ -30,6 +30,7 @@ class Release:
     trust: Trust
     event: DpEvent
     count: int = 1  # times a round
+    amplifies: bool = True  # False for noise that is correlated over rounds: sampling is then worth nothing
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import pandas as pd
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.attacks import Claim
 from fedsynth.evaluation.augmentation import Sampler
 from fedsynth.evaluation.cache import Cache
 from fedsynth.evaluation.features import FeatureNetwork
@@ -52,7 +53,7 @@ class Evaluation:
     - `marginals`: a list of {columns, ways, distance, halves}, worst first
     - `images`: {real, synthetic (rows to show), nearest: a list of {synthetic, real, distance}}
     - `texts`: {synthetic (samples), duplicates, unknown_by_position, ...}
-    - `attacks`: a list of {name, false_positive_rate, true_positive_rate, auc}
+    - `attacks`: a list of {name, auc, false_positive_rate, true_positive_rate, ceiling, above_ceiling}
     """
 
     scores: tuple[Score, ...]
@@ -101,6 +102,7 @@ def evaluate(
     cache: Path | str | None = None,
     sampler: Sampler | None = None,
     network: FeatureNetwork | None = None,
+    claim: Claim | None = None,
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
@@ -108,11 +110,16 @@ def evaluate(
     more rows, more seeds and more classifiers. `cache` is a folder that keeps what was measured: the same data
     are not measured twice. `sampler(class, rows)` makes synthetic rows of a class for a table whose rare class is
     balanced; without it they are taken out of `synthetic`. `network` gives the features that images are compared
-    on; without it, a LeNet is trained on the real ones.
+    on; without it, a LeNet is trained on the real ones. `claim` is the privacy that attacks on a table, which need
+    `test`, are set beside.
     """
-    steps = _steps(real, synthetic, schema, test, deep=deep, seed=seed, sampler=sampler, network=network)
+    steps = _steps(
+        real, synthetic, schema, test, deep=deep, seed=seed, sampler=sampler, network=network, claim=claim
+    )
     seen = network.setting() if network else None
-    kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, seen) if cache else None
+    kept = (
+        Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, seen, claim) if cache else None
+    )
     details: dict[str, Any] = {
         "internal": INTERNAL,
         "kind": schema.kind,
@@ -156,6 +163,7 @@ def _steps(
     seed: int,
     sampler: Sampler | None,
     network: FeatureNetwork | None,
+    claim: Claim | None,
 ) -> Sequence[Step]:
     given = {"real": real, "synthetic": synthetic, "test": test}
     for what, data in given.items():
@@ -168,7 +176,7 @@ def _steps(
         return image_steps(real, synthetic, schema, network=network, **parts)  # type: ignore[arg-type]
     if schema.kind == "text":
         return text_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
-    return table_steps(real, synthetic, schema, sampler=sampler, **parts)  # type: ignore[arg-type]
+    return table_steps(real, synthetic, schema, sampler=sampler, claim=claim, **parts)  # type: ignore[arg-type]
 
 
 def _fits(data: Data, kind: str) -> bool:

@@ -11,6 +11,8 @@ import pandas as pd
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.attack import attack_curves
+from fedsynth.evaluation.attacks import Claim, table_attacks
 from fedsynth.evaluation.augmentation import FEW_ROWS, RARE_CLASS, Sampler, few_rows, rare_class, sampler_from
 from fedsynth.evaluation.classifiers import CLASSIFIERS, FURTHER
 from fedsynth.evaluation.detection import DETECTORS, detection, detection_name
@@ -54,9 +56,10 @@ def table_steps(
     deep: bool = False,
     seed: int = 0,
     sampler: Sampler | None = None,
+    claim: Claim | None = None,
 ) -> Sequence[Step]:
     """Every piece for a table; nothing is computed before a piece is run."""
-    work = _Work(real, synthetic, schema, test, deep, seed, sampler)
+    work = _Work(real, synthetic, schema, test, deep, seed, sampler, claim)
     steps = [
         Step("column shapes", ("column shapes", "missing values"), work.shapes),
         Step("column pairs", ("column pairs",), work.pairs),
@@ -67,6 +70,8 @@ def table_steps(
         Step("new rows", (NEW_ROWS,), work.new_rows),
         Step("detection", tuple(map(detection_name, DETECTORS)), work.detection),
     ]
+    if test is not None:
+        steps.append(Step("attacks", (), work.attacks))
     if schema.label is None:
         return steps
     steps += [work.usefulness(name) for name in (*CLASSIFIERS, *(FURTHER if deep else ()))]
@@ -90,9 +95,10 @@ class _Work:
         deep: bool,
         seed: int,
         sampler: Sampler | None,
+        claim: Claim | None,
     ) -> None:
         self._real, self._synthetic, self._schema, self._test = real, synthetic, schema, test
-        self._deep, self._seed, self._sampler = deep, seed, sampler
+        self._deep, self._seed, self._sampler, self._claim = deep, seed, sampler, claim
 
     @cached_property
     def tables(self) -> Tables:
@@ -132,6 +138,14 @@ class _Work:
 
     def detection(self) -> Found:
         return Found(tuple(detection(self.tables, rows=DETECTION_ROWS[self._deep], seed=self._seed)))
+
+    def attacks(self) -> Found:
+        """Whether synthetic rows give away who was trained on; only rows that were not can show it."""
+        assert self._test is not None
+        scores = table_attacks(
+            self._real, self._synthetic, self._test, self._schema, claim=self._claim, seed=self._seed
+        )
+        return Found(tuple(scores), {"attacks": attack_curves(scores)})
 
     def usefulness(self, classifier: str) -> Step:
         """Train on synthetic, test on real, by one classifier."""

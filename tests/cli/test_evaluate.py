@@ -72,3 +72,33 @@ def test_the_table_is_readable_and_marked_internal(folder, capsys):
 def test_bad_files_are_refused(folder, capsys):
     assert run(folder, "--synthetic", folder / "none.csv") == 2
     assert "there is no such file" in capsys.readouterr().err
+
+
+def evaluated(place, *more):
+    with pytest.raises(SystemExit) as stopped:
+        main(["evaluate", "--schema", str(place / "schema.json"), "--quiet", *map(str, more)])
+    return stopped.value.code
+
+
+def test_texts_come_from_lines_or_a_column(tmp_path, capsys):
+    Schema(kind="text", vocabulary="bytes").save(tmp_path / "schema.json")
+    (tmp_path / "real.txt").write_text("the cat sleeps\nthe dog barks\n" * 10)
+    (tmp_path / "made.jsonl").write_text('{"said": "the cat barks"}\n' * 5)
+    files = ("--real", tmp_path / "real.txt", "--synthetic", tmp_path / "made.jsonl")
+    assert evaluated(tmp_path, *files) == 2
+    assert "has no column 'text'" in capsys.readouterr().err
+    assert evaluated(tmp_path, *files, "--text-column", "said") == 0
+    printed = capsys.readouterr().out
+    assert "unknown words" in printed and "copied texts" in printed
+
+
+def test_an_unknown_network_is_refused(tmp_path, capsys):
+    import numpy as np
+
+    from fedsynth.data.image import write_images
+
+    Schema(kind="image", height=4, width=4, channels=1).save(tmp_path / "schema.json")
+    write_images(np.zeros((3, 4, 4), dtype=np.uint8), tmp_path / "images.npz")
+    files = ("--real", tmp_path / "images.npz", "--synthetic", tmp_path / "images.npz")
+    assert evaluated(tmp_path, *files, "--network", "lennet") == 2
+    assert "did you mean 'lenet'" in capsys.readouterr().err

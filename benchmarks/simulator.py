@@ -1,0 +1,216 @@
+"""Client updates per second: fedsynth's cohort engine against one client after another and Apple's pfl-research.
+
+    make bench-simulator                            # about ten minutes; makes .venv-pfl for pfl
+    python benchmarks/simulator.py --device cuda    # on a GPU machine; without pfl
+
+All contenders train the same model on the same data with the same hyper-parameters, each in a process of its own,
+in turns; each is given one thread and then all cores, and its fastest round counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from cases import CASES
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+PFL_VENV = ROOT / ".venv-pfl"
+PFL_PYTHON = PFL_VENV / "bin" / "python"
+PFL_NEEDS = ["torch==2.13.0", "pfl==0.6.0", "dp-accounting<0.6"]
+SCALE = (1_000, 10_000, 100_000)
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to train, and the command that times it."""
+
+    key: str
+    name: str
+    script: str
+    options: tuple[str, ...] = ()
+    python: Path = Path(sys.executable)
+
+
+COHORT = Contender("cohort", "(b) fedsynth, cohort engine", "cohort_engine.py", ("--check",))
+ALONE = Contender("alone", "(a) fedsynth, one client after another", "cohort_engine.py", ("--chunk", "1"))
+PLAIN = Contender("plain", "an ordinary torch loop, one client after another", "plain.py")
+PFL = Contender("pfl", "(c) pfl-research 0.6.0", "apple_pfl.py", python=PFL_PYTHON)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--repeats", type=int, default=2, help="turns of each contender")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    options = parser.parse_args()
+    contenders = [COHORT, ALONE, PLAIN]
+    if options.device == "cpu" and pfl_is_there():
+        contenders.append(PFL)
+    found = {case: race(case, contenders, options.device, options.repeats) for case in options.cases}
+    results = {
+        "machine": machine(options.device),
+        "cases": found,
+        "scale": {str(n): scale(n, options.device) for n in SCALE},
+    }
+    write(results, options.device)
+
+
+def pfl_is_there() -> bool:
+    """Make pfl's own environment: it needs an older dp-accounting than fedsynth does."""
+    ready = PFL_VENV / ".installed"
+    if not ready.exists():
+        print("making .venv-pfl (a few minutes)", flush=True)
+        pip = [str(PFL_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        try:
+            subprocess.run([sys.executable, "-m", "venv", str(PFL_VENV)], check=True)
+            subprocess.run([*pip, PFL_NEEDS[0]], check=True)  # first and alone, or CUDA is fetched as well
+            subprocess.run([*pip, *PFL_NEEDS], check=True)
+        except subprocess.CalledProcessError as error:
+            print(f"pfl could not be installed, so (c) is left out: {error}", flush=True)
+            return False
+        ready.touch()
+    return True
+
+
+def race(case: str, contenders: list[Contender], device: str, repeats: int) -> dict[str, Result]:
+    """The best of each contender over turns and numbers of threads."""
+    best: dict[str, Result] = {}
+    threads = sorted({1, os.cpu_count() or 1}) if device == "cpu" else [1]
+    for turn in range(repeats):
+        for count in threads:
+            for contender in contenders:
+                result = timed(contender, "--case", case, "--threads", str(count), "--device", device)
+                result["threads"] = count
+                rate = result["updates_per_s"]
+                print(f"{case}, turn {turn + 1}, {count} threads, {contender.name}: {rate:.1f}/s", flush=True)
+                if contender.key not in best or rate > best[contender.key]["updates_per_s"]:
+                    best[contender.key] = result
+    return best
+
+
+def scale(clients: int, device: str) -> Result:
+    """Seconds a round and peak memory with so many clients, of which 1,000 take part; each keeps its encoder."""
+    result = timed(COHORT, "--case", "table-1000", "--clients", str(clients), "--device", device)
+    seconds, peak = result["seconds"], result["peak_gib"]
+    print(f"{clients:,} clients: {seconds:.3f} s a round, {peak:.2f} GiB at most", flush=True)
+    return result
+
+
+def timed(contender: Contender, *options: str) -> Result:
+    command = [str(contender.python), str(HERE / contender.script), *options]
+    if "--clients" not in options:
+        command += contender.options
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def machine(device: str) -> Result:
+    cpu = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    memory = [int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "cpu": cpu[0] if cpu else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory[0] / 2**20) if memory else None,
+        "gpu": torch.cuda.get_device_name() if device != "cpu" else None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "fedsynth": f"{importlib.metadata.version('fedsynth')} at {commit.stdout.strip() or 'no commit'}",
+        "load": [round(value, 1) for value in os.getloadavg()],
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def write(results: Result, device: str) -> None:
+    name = "simulator" if device == "cpu" else f"simulator-{device.partition(':')[0]}"
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    page = "\n".join(report(results)) + "\n"
+    (folder / f"{name}.md").write_text(page)
+    print("\n" + page)
+
+
+def report(results: Result) -> list[str]:
+    about = results["machine"]
+    where = about["gpu"] or f"{about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB"
+    lines = [
+        "# Client updates per second",
+        "",
+        f"{where}; Python {about['python']}, torch {about['torch']}, fedsynth {about['fedsynth']}; "
+        f"{about['date']}. Written by `make bench-simulator`.",
+        "",
+    ]
+    for name, found in results["cases"].items():
+        lines += _case_table(name, found)
+    lines += [
+        "",
+        "## Number of clients",
+        "",
+        "Cohorts of 1,000; each client keeps its encoder and Adam's memory.",
+        "",
+    ]
+    lines += ["| clients | seconds a round | most memory, GiB |", "|---|---|---|"]
+    for clients, result in results["scale"].items():
+        lines.append(f"| {int(clients):,} | {result['seconds']:.3f} | {result['peak_gib']:.2f} |")
+    return [*lines, "", "## How", "", *_method(results)]
+
+
+def _case_table(name: str, found: dict[str, Result]) -> list[str]:
+    case, fastest = CASES[name], found["cohort"]
+    what = "table autoencoder" if case.kind == "table" else "convolutional VAE, 28 x 28 grey"
+    lines = [
+        "",
+        f"## {name}: {what}, {fastest['parameters']:,} parameters",
+        "",
+        f"{case.records} records a client, {case.steps} local steps of at most {case.batch}, cohort {case.cohort}.",
+        "",
+        "| | updates/s | cohort engine is faster by | timed on | threads |",
+        "|---|---|---|---|---|",
+    ]
+    for contender in (COHORT, ALONE, PFL, PLAIN):
+        if contender.key in found:
+            result = found[contender.key]
+            ratio = fastest["updates_per_s"] / result["updates_per_s"]
+            lines.append(
+                f"| {contender.name} | {result['updates_per_s']:,.1f} | {ratio:.1f} x | "
+                f"{result['clients']} clients | {result['threads']} |"
+            )
+    return lines
+
+
+def _method(results: Result) -> list[str]:
+    checks = [found["cohort"] for found in results["cases"].values()]
+    plain, alone = (max(check[key] for check in checks) for key in ("from_plain", "from_one_by_one"))
+    return [
+        "Plain federated averaging with SGD at the client and no noise, the whole round timed, server step included.",
+        "Each contender ran in a process of its own, in turns, with one thread and with all cores; its fastest round",
+        "counts. Where the cohort was not timed in full, the number of clients is in the table. The ordinary torch",
+        "loop and pfl train the same module, whose loss is fedsynth's to a relative "
+        f"{plain:.1e}; a cohort trained as stacks",
+        f"differs from the same clients one by one by {alone:.1e} of the change.",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import tempfile
@@ -59,7 +60,9 @@ def real_rows(count: int = 300, seed: int = 0) -> pd.DataFrame:
 @cache
 def template() -> Path:
     """A run that is made once and copied by `make_run`: calibrating its noise takes seconds."""
-    folder = Path(tempfile.mkdtemp()) / "run"
+    place = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    folder = Path(place) / "run"
     schema = Schema.from_dict(SCHEMA)
     made = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=3, **SMALL)
     made.fit(clients_from(real_rows(), client_column="owner"), folder=folder)

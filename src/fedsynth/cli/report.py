@@ -12,6 +12,7 @@ import typer
 from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.attacks import Claim
 from fedsynth.evaluation.score import failure
 from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
 from fedsynth.privacy.statement import Statement
@@ -93,6 +94,7 @@ def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: boo
             deep=deep,
             progress=progress,
             cache=folder / "cache",
+            claim=Claim.of(released.statement),
         )
     except BadInput as error:
         if released.schema.kind == "table":

@@ -136,7 +136,7 @@ def marginals(found: Sequence[Mapping[str, Any]]) -> Markup | None:
 def topic(score: Score) -> str:
     """The chapter that a score belongs to: attacks, useful or faithful."""
     first = score.name.partition(": ")[0]
-    if "false_positive_rate" in score.detail:
+    if "false_positive_rate" in score.detail or "ceiling" in score.detail:
         return "attacks"
     useful = "train_on_real" in score.detail or first in (*CLASSIFIERS, *FURTHER, *_USES)
     return "useful" if useful else "faithful"

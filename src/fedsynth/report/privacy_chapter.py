@@ -114,7 +114,7 @@ def _claim(epsilon: float) -> Mark:
         "Claimed: at most",
         epsilon,
         "claim",
-        f"The ledger adds up to epsilon {shown(epsilon)}; no attack may reach beyond",
+        f"The ledger adds up to epsilon {shown(epsilon)}",
     )
 
 

@@ -28,9 +28,9 @@ from fedsynth.evaluation.score import Score, failure
 from fedsynth.rng import Rng
 
 NAME = "attribute inference"
-_MOST_TRAINED = 20_000
+_MOST_TRAINED = 10_000
 _BINS = 10  # of a number that is to be guessed, over its public range
-_TREES = 40
+_TREES = 20
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def guess(
     from sklearn.ensemble import RandomForestClassifier
 
     target = as_classes(column, learned[:, place])
-    forest = RandomForestClassifier(_TREES, max_features=0.5, random_state=seed)
+    forest = RandomForestClassifier(_TREES, random_state=seed)
     forest.fit(np.delete(learned, place, axis=1), target)
     known = {int(value): index for index, value in enumerate(forest.classes_)}
     sides = []

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: install demo test lint types bench-simulator soak tables clean
+.PHONY: install demo test lint types browser bench-simulator soak tables clean
 install: $(STAMP)
 
 # torch goes first and by itself: resolvers that choose it along with the rest fetch gigabytes of CUDA
@@ -17,8 +17,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install
 	$(BIN)/python -m fedsynth.cli.demo
 
-test: lint types
+test: lint types browser
 	$(BIN)/python -m pytest -m "not slow"
+
+# pages are tested in a real browser; without one those tests are skipped with a message
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	 { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	 echo "no chromium: the page tests will be skipped"
 
 lint: install
 	$(BIN)/ruff format --check src tests benchmarks experiments

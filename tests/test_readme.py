@@ -53,7 +53,8 @@ def call(command: str) -> int:
 def test_the_commands_and_the_example_make_a_private_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_patients(tmp_path)
-    draft, check, run, sample = COMMANDS
+    draft, check, run, sample, report, audit = COMMANDS
+    assert audit.split()[2] in RECIPES
     run += " --rounds 3 --quiet"
     assert call(draft) == 0
     assert call(run) == 2, "a schema that nobody reviewed is refused"
@@ -61,6 +62,8 @@ def test_the_commands_and_the_example_make_a_private_table(tmp_path, monkeypatch
     assert call(check) == 0 and call(run) == 0 and call(sample) == 0
     assert set(pd.read_csv("readmitted.csv")["outcome"]) == {"readmitted"}
     assert json.loads((tmp_path / "RUN" / "privacy.json").read_text())["private"]
+    assert call(report.partition("#")[0] + " --quiet") == 0
+    assert (tmp_path / "RUN" / "report.html").exists() and (tmp_path / "RUN" / "public.html").exists()
     (tmp_path / "RUN").rename(tmp_path / "EARLIER")
     assert "epsilon=8," in PYTHON[0]
     exec(PYTHON[0].replace("epsilon=8,", "rounds=3, epsilon=8,"), {})  # noqa: S102

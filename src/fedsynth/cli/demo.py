@@ -25,6 +25,7 @@ from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.evaluation.experiment import hold_out
 from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.evaluation.utility import CLASSIFIERS, baseline, utility
+from fedsynth.report.public import write_public
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
@@ -74,6 +75,7 @@ def demo(
     rows = synthesizer.sample(ROWS)
     assert isinstance(rows, pd.DataFrame)
     write_table(rows, out / "synthetic.parquet")
+    write_public(out)
     _section(console, "What is promised to every person")
     _say(console, str(synthesizer.privacy))
     _section(console, "Is it useful?")

@@ -17,6 +17,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.errors import BadInput
 from fedsynth.recipes.registry import RECIPES, parse, recipe_named
+from fedsynth.report.public import write_public
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Images
@@ -229,10 +230,11 @@ def _read_clients(request: Request, schema: Schema) -> RawClients:
 
 
 def _write_sample(synthesizer: Synthesizer, out: Path) -> None:
-    """The synthetic data that come with a run."""
+    """The synthetic data that come with a run, and the page that may be published with them."""
     rows = synthesizer.request.rows or DEFAULT_ROWS
     drawn = synthesizer.sample(rows, seed=synthesizer.request.seed)
     write_drawn(drawn, _sample_path(synthesizer, out))
+    write_public(out)
 
 
 def _sample_path(synthesizer: Synthesizer, out: Path) -> Path:

@@ -61,7 +61,9 @@ class InProcess:
         memory = self.store.read(stacked, job.blank(state))
         memory = {name: value.to(self._device) for name, value in memory.items()}
         streams = self._rng.at("client", type(job).__name__, state.version)
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # float32 as on a CPU, to the last bits
+        with torch.backends.cudnn.flags(
+            enabled=True, allow_tf32=False
+        ):  # float32 as on a CPU, to the last bits
             messages, memory = job.client_round(state, memory, data, stacked, streams)
         self.store.write(ids, {name: value[:count] for name, value in memory.items()})
         return Arrival(ids, messages[:count], state.version, messages[:count].nbytes)

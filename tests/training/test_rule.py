@@ -13,7 +13,7 @@ from torch.func import functional_call, grad
 
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
-from fedsynth.training.rule import DPSGD, Epochs
+from fedsynth.training.rule import DPSGD, Epochs, Step
 
 ROWS = 12
 
@@ -50,7 +50,7 @@ def summed(rule, batch, clients=1, ids=None):
     trained = {"all": flat(NETWORK).expand(clients, -1)}
     noise = torch.zeros(clients, batch["x"].shape[1], 1)
     ids = np.arange(clients) if ids is None else ids
-    gradients, losses = rule.gradient(loss, trained, {}, batch, noise, ids, Rng(1))
+    gradients, losses = rule.gradient(loss, Step(trained, {}, batch, noise, ids, Rng(1)))
     reported = losses.double() * rule.report * rule.clip / rule.loss_bound
     return torch.cat([gradients["all"].double(), reported[:, None]], dim=1) * rule.expected_batch
 
@@ -136,11 +136,15 @@ def test_a_record_that_is_not_a_number_counts_as_nothing():
 def test_the_sum_is_divided_by_the_expected_batch_whoever_turned_up():
     trained = {"all": flat(NETWORK)[None]}
     batch = batch_of(rows=2)
-    both, _ = noiseless().gradient(loss, trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+    both, _ = noiseless().gradient(
+        loss, Step(trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+    )
     batch["weight"][0, 1] = 0
-    one, _ = noiseless().gradient(loss, trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+    one, _ = noiseless().gradient(loss, Step(trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1)))
     single = {name: value[:, 1:] for name, value in batch_of(rows=2).items()}
-    other, _ = noiseless().gradient(loss, trained, {}, single, torch.zeros(1, 1, 1), np.array([0]), Rng(1))
+    other, _ = noiseless().gradient(
+        loss, Step(trained, {}, single, torch.zeros(1, 1, 1), np.array([0]), Rng(1))
+    )
     torch.testing.assert_close(both["all"], one["all"] + other["all"], rtol=1e-5, atol=1e-7)
 
 
@@ -149,7 +153,9 @@ def test_noise_has_the_scale_of_the_clip():
     clients = 400
     batch = {name: value.expand(clients, *value.shape[1:]) for name, value in batch_of(rows=1).items()}
     trained = {"all": flat(NETWORK).expand(clients, -1)}
-    drawn, _ = rule.gradient(loss, trained, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), Rng(4))
+    drawn, _ = rule.gradient(
+        loss, Step(trained, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), Rng(4))
+    )
     spread = float(drawn["all"].std(dim=0).mean()) * 7.0
     assert spread == pytest.approx(1.5, rel=0.02)
 

@@ -19,7 +19,7 @@ from fedsynth.models.model import Batch, Model, layouts
 from fedsynth.rng import Rng, expand_normal, subkeys
 from fedsynth.training.optimizer import Optimizer, Slots, keep_where
 from fedsynth.training.recording import Recording
-from fedsynth.training.rule import Loss, Rows, Rule, Trained
+from fedsynth.training.rule import Loss, Rows, Rule, Step, Trained
 
 _NOISE_AT_ONCE = 2**20  # numbers
 
@@ -87,7 +87,8 @@ def train(
     for chosen, drawn in zip(rows, noise, strict=True):
         streams = rng.at("step", chosen.step)
         batch = take(data, chosen.index, chosen.weight)
-        gradients, losses = phase.rule.gradient(loss, progress.params, fixed, batch, drawn, ids, streams)
+        step = Step(progress.params, fixed, batch, drawn, ids, streams)
+        gradients, losses = phase.rule.gradient(loss, step)
         active = chosen.active if phase.rule.release is None else torch.ones_like(chosen.active)
         progress = advance(phase.optimizers, progress, gradients, losses, active)
     return progress
@@ -167,7 +168,8 @@ def run_captured(
         carried: Progress, fixed: Trained, x: Tensor, y: Tensor, index: Tensor, weight: Tensor, drawn: Tensor
     ) -> Progress:
         batch = take(Padded(x, y, weight), index, weight)
-        gradients, losses = phase.rule.gradient(loss, carried.params, fixed, batch, drawn, nothing, Rng())
+        made = Step(carried.params, fixed, batch, drawn, nothing, Rng())
+        gradients, losses = phase.rule.gradient(loss, made)
         return advance(phase.optimizers, carried, gradients, losses, weight.any(dim=1))
 
     recorded = phase.recorded

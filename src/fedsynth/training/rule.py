@@ -5,8 +5,9 @@ The rule that draws a batch is the rule that states its privacy cost, so the two
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -48,6 +49,23 @@ class Rows:
         return Rows(F.pad(self.index, more), F.pad(self.weight, more), self.step)
 
 
+@dataclass(frozen=True)
+class Step:
+    """What one step of a chunk of clients is made from; `fixed` parts that all share have no client axis."""
+
+    trained: Trained
+    fixed: Trained
+    batch: Batch  # [clients, rows, ...] each
+    noise: Tensor  # the objective's, [clients, rows, ...]
+    ids: np.ndarray
+    rng: Rng
+
+    def part(self, rows: slice) -> Step:
+        """The same step for some of its rows."""
+        batch = {name: value[:, rows] for name, value in self.batch.items()}
+        return replace(self, batch=batch, noise=self.noise[:, rows])
+
+
 class Rule(Protocol):
     """Batches, gradients and their cost."""
 
@@ -60,16 +78,7 @@ class Rule(Protocol):
         """The rows of each step, for clients whose rows are marked in mask [clients, rows]."""
         ...
 
-    def gradient(
-        self,
-        loss: Loss,
-        trained: Trained,
-        fixed: Trained,
-        batch: Batch,
-        noise: Tensor,
-        ids: np.ndarray,
-        rng: Rng,
-    ) -> tuple[Trained, Tensor]:
+    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """Gradients of each part [clients, size], and the loss [clients]."""
         ...
 
@@ -109,20 +118,11 @@ class Epochs:
                 stop = start + size
                 yield Rows(order[:, start:stop], places[:, start:stop], epoch * 1_000_000 + number)
 
-    def gradient(
-        self,
-        loss: Loss,
-        trained: Trained,
-        fixed: Trained,
-        batch: Batch,
-        noise: Tensor,
-        ids: np.ndarray,
-        rng: Rng,
-    ) -> tuple[Trained, Tensor]:
+    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """The gradient of each client's own mean loss."""
-        del ids, rng
-        leaves = {name: flat.detach().requires_grad_() for name, flat in trained.items()}
-        losses = vmap(loss, in_dims=(0, _in_dims(fixed), 0, 0))(leaves, fixed, batch, noise)
+        leaves = {name: flat.detach().requires_grad_() for name, flat in step.trained.items()}
+        over_clients = vmap(loss, in_dims=(0, _in_dims(step.fixed), 0, 0))
+        losses = over_clients(leaves, step.fixed, step.batch, step.noise)
         gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
         return dict(zip(leaves, gradients, strict=True)), losses.detach()
 
@@ -169,51 +169,33 @@ class DPSGD:
                 weight[client, : len(rows)] = True
             yield Rows(index.to(mask.device), weight.to(mask.device), step)
 
-    def gradient(
-        self,
-        loss: Loss,
-        trained: Trained,
-        fixed: Trained,
-        batch: Batch,
-        noise: Tensor,
-        ids: np.ndarray,
-        rng: Rng,
-    ) -> tuple[Trained, Tensor]:
+    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """The noisy sum of clipped per-record gradients over the expected batch size, and the noisy loss."""
-        sizes = [flat.shape[-1] for flat in trained.values()]
+        sizes = [flat.shape[-1] for flat in step.trained.values()]
         clip = self._clip(sum(sizes))
-        width = sum(sizes) + 1
-        chunk = max(1, _AT_ONCE[noise.device.type] // (width * len(ids)))
-        total = torch.zeros(len(ids), width, dtype=torch.float64, device=noise.device)
-        for start in range(0, batch["weight"].shape[1], chunk):
-            part = slice(start, start + chunk)
-            piece = {name: value[:, part] for name, value in batch.items()}
-            total += self._clipped_sum(loss, trained, fixed, piece, noise[:, part], clip)
-        drawn = client_noise(ids, width, self.noise_multiplier * clip.bound, clip.step, rng.at("noise"))
+        shape, kind = (len(step.ids), sum(sizes) + 1), step.noise.dtype
+        chunk = max(1, _AT_ONCE[step.noise.device.type] // math.prod(shape))
+        total = torch.zeros(shape, dtype=torch.float64, device=step.noise.device)
+        for start in range(0, step.noise.shape[1], chunk):
+            total += self._clipped_sum(loss, step.part(slice(start, start + chunk)), clip)
+        scale = self.noise_multiplier * clip.bound
+        drawn = client_noise(step.ids, shape[1], scale, clip.step, step.rng.at("noise"))
         mean = (total + drawn.to(total)) / self.expected_batch
-        pieces = mean[:, :-1].to(noise.dtype).split(sizes, dim=1)
+        pieces = mean[:, :-1].to(kind).split(sizes, dim=1)
         losses = mean[:, -1] / (self.report * self.clip) * self.loss_bound
-        return dict(zip(trained, pieces, strict=True)), losses.to(noise.dtype)
+        return dict(zip(step.trained, pieces, strict=True)), losses.to(kind)
 
     def _clip(self, size: int) -> Clip:
         return Clip(self.clip, ((size, (1 - self.report**2) ** 0.5), (1, self.report)))
 
-    def _clipped_sum(
-        self,
-        loss: Loss,
-        trained: Trained,
-        fixed: Trained,
-        batch: Batch,
-        noise: Tensor,
-        clip: Clip,
-    ) -> Tensor:
-        """The sum over one chunk of rows of [clipped gradient, clipped loss], [clients, size + 1]."""
-        alone = {name: value.unsqueeze(2) for name, value in batch.items() if name != "weight"}
-        alone["weight"] = torch.ones_like(alone["y"], dtype=noise.dtype)
+    def _clipped_sum(self, loss: Loss, step: Step, clip: Clip) -> Tensor:
+        """The sum over the rows of [clipped gradient, clipped loss], [clients, size + 1]."""
+        alone = {name: value.unsqueeze(2) for name, value in step.batch.items() if name != "weight"}
+        alone["weight"] = torch.ones_like(alone["y"], dtype=step.noise.dtype)
         over_rows = vmap(grad_and_value(loss), in_dims=(None, None, 0, 0))
-        over_clients = vmap(over_rows, in_dims=(0, _in_dims(fixed), 0, 0))
-        gradients, losses = over_clients(trained, fixed, alone, noise.unsqueeze(2))
+        over_clients = vmap(over_rows, in_dims=(0, _in_dims(step.fixed), 0, 0))
+        gradients, losses = over_clients(step.trained, step.fixed, alone, step.noise.unsqueeze(2))
         reported = losses.clamp(0, self.loss_bound) / self.loss_bound * self.report * self.clip
         rows = torch.cat([*gradients.values(), reported.unsqueeze(-1)], dim=-1)
         flat = clip.apply_on_grid(rows.flatten(0, 1)).reshape(rows.shape)
-        return (flat * batch["weight"].unsqueeze(-1)).sum(1, dtype=torch.float64)
+        return (flat * step.batch["weight"].unsqueeze(-1)).sum(1, dtype=torch.float64)

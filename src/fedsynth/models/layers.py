@@ -2,9 +2,9 @@
 
 Torch turns a convolution whose weights differ between clients into one with a group for each client. That is good for
 wide layers and bad for those that touch an image of one or three channels (measured on a CPU and on an H200). The bad
-cases are done as one matrix product a client instead. The gradient of a convolution is made of the same
-three products as the layer itself, so that any nesting of vmap and grad (a gradient for each record, the gradient
-of a gradient) takes the fast way too.
+cases are done as one matrix product a client instead, of the weights and of what each window sees; taking the windows
+and laying them over each other again are each other's gradient, so any nesting of vmap and grad (a gradient for each
+record, the gradient of a gradient) takes the fast way too.
 
 Parameter names, shapes, initialisation and results are torch's own; nothing is random, nothing keeps statistics.
 Torch's Linear, activations, GroupNorm and LayerNorm are fast under vmap as they are. BatchNorm mixes records: not here.
@@ -12,11 +12,9 @@ Torch's Linear, activations, GroupNorm and LayerNorm are fast under vmap as they
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
@@ -29,7 +27,7 @@ _THIN = 8  # with fewer channels a grouped convolution leaves most of each vecto
 
 @dataclass(frozen=True)
 class _Geometry:
-    """How a wide map of `size` is seen through a window, a narrow one having a place for each position of it."""
+    """How a map of `size` is seen through a window that moves over it."""
 
     size: Pair
     kernel: Pair
@@ -38,7 +36,7 @@ class _Geometry:
 
     @property
     def positions(self) -> Pair:
-        """The size of the narrow map."""
+        """How many places the window has, down and across."""
         return self._along(0), self._along(1)
 
     def _along(self, axis: int) -> int:
@@ -46,147 +44,62 @@ class _Geometry:
         return room // self.stride[axis] + 1
 
 
-# A convolution relates a wide map [clients, batch, channels, height, width], a narrow map of the same form and a
-# weight [clients, narrow channels, wide channels, kernel height, kernel width]. It is linear in each of the three,
-# so each of the functions below, which make one from the other two, has the other two as its gradient.
+class _Windows(Function):
+    """What each window sees of maps [stack, channels, batch, height, width].
 
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.geometry = inputs[2]
-
-
-class _Narrow(Function):
-    """The narrow map, from the wide one: a convolution."""
-
-    setup_context = staticmethod(_remember)
+    [stack, channels * kernel, batch * positions].
+    """
 
     @staticmethod
-    def forward(wide: Tensor, weight: Tensor, geometry: _Geometry) -> Tensor:
-        product = torch.bmm(weight.flatten(2), _columns(wide, geometry))
-        return product.unflatten(2, (wide.shape[1], *geometry.positions)).transpose(1, 2)
+    def forward(maps: Tensor, geometry: _Geometry) -> Tensor:
+        high, across = geometry.padding
+        padded = F.pad(maps, (across, across, high, high)).contiguous()
+        stack, channel, row, down, right = padded.stride()
+        shape = (*padded.shape[:2], *geometry.kernel, padded.shape[2], *geometry.positions)
+        strides = (stack, channel, down, right, row, down * geometry.stride[0], right * geometry.stride[1])
+        return padded.as_strided(shape, strides).flatten(4).flatten(1, 3)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        wide, weight = ctx.saved_tensors
-        narrow = _arranged(gradient)
-        return (
-            _Wide.apply(narrow, weight, ctx.geometry) if ctx.needs_input_grad[0] else None,
-            _Weight.apply(wide, narrow, ctx.geometry) if ctx.needs_input_grad[1] else None,
-            None,
-        )
+    def setup_context(ctx: Any, inputs: tuple[Tensor, _Geometry], output: Tensor) -> None:
+        ctx.geometry = inputs[1]
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return _map_weighted(_Narrow.apply, info.batch_size, in_dims, *inputs)
-
-
-class _Wide(Function):
-    """The wide map, from the narrow one: a transposed convolution."""
-
-    setup_context = staticmethod(_remember)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Overlay.apply(gradient, ctx.geometry), None
 
     @staticmethod
-    def forward(narrow: Tensor, weight: Tensor, geometry: _Geometry) -> Tensor:
-        product = torch.bmm(weight.flatten(2).transpose(1, 2), _as_matrices(narrow))
-        return _from_columns(product, narrow.shape[1], geometry)
+    def vmap(info: Any, in_dims: tuple[Any, ...], maps: Tensor, geometry: _Geometry) -> tuple[Tensor, int]:
+        stacked = maps.movedim(in_dims[0], 0).flatten(0, 1)
+        return _Windows.apply(stacked, geometry).unflatten(0, (info.batch_size, -1)), 0
+
+
+class _Overlay(Function):
+    """The maps in which each place sums up what all windows hold for it: the transpose of `_Windows`."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        narrow, weight = ctx.saved_tensors
-        return (
-            _Narrow.apply(gradient, weight, ctx.geometry) if ctx.needs_input_grad[0] else None,
-            _Weight.apply(gradient, narrow, ctx.geometry) if ctx.needs_input_grad[1] else None,
-            None,
-        )
+    def forward(windows: Tensor, geometry: _Geometry) -> Tensor:
+        (height, width), (high, across) = geometry.size, geometry.padding
+        (rows, places), (down, right) = geometry.positions, geometry.stride
+        seen = windows.unflatten(2, (-1, rows, places)).unflatten(1, (-1, *geometry.kernel))
+        shape = (len(seen), seen.shape[1], seen.shape[4], height + 2 * high, width + 2 * across)
+        padded = windows.new_zeros(shape)
+        for i in range(geometry.kernel[0]):
+            for j in range(geometry.kernel[1]):
+                padded[..., i : i + down * rows : down, j : j + right * places : right] += seen[:, :, i, j]
+        return padded[..., high : high + height, across : across + width]
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return _map_weighted(_Wide.apply, info.batch_size, in_dims, *inputs)
-
-
-class _Weight(Function):
-    """The weight, from both maps: the gradient of either convolution."""
-
-    setup_context = staticmethod(_remember)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, _Geometry], output: Tensor) -> None:
+        ctx.geometry = inputs[1]
 
     @staticmethod
-    def forward(wide: Tensor, narrow: Tensor, geometry: _Geometry) -> Tensor:
-        product = torch.bmm(_as_matrices(narrow), _columns(wide, geometry).transpose(1, 2))
-        return product.unflatten(2, (wide.shape[2], *geometry.kernel))
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Windows.apply(gradient, ctx.geometry), None
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        wide, narrow = ctx.saved_tensors
-        return (
-            _Wide.apply(narrow, gradient, ctx.geometry) if ctx.needs_input_grad[0] else None,
-            _Narrow.apply(wide, gradient, ctx.geometry) if ctx.needs_input_grad[1] else None,
-            None,
-        )
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
-        wide, narrow, geometry = inputs
-        size = info.batch_size
-        product = _Weight.apply(
-            _stacked(wide, in_dims[0], size), _stacked(narrow, in_dims[1], size), geometry
-        )
-        return product.unflatten(0, (size, -1)), 0
-
-
-def _map_weighted(
-    apply: Callable[..., Tensor],
-    size: int,
-    in_dims: tuple[Any, ...],
-    x: Tensor,
-    weight: Tensor,
-    geometry: _Geometry,
-) -> tuple[Tensor, int]:
-    """Map over one more axis: it joins the clients or, where it is not an axis of the weight, the batch."""
-    if in_dims[1] is None:
-        longer = x.movedim(in_dims[0], 1).flatten(1, 2)
-        return apply(longer, weight, geometry).unflatten(1, (size, -1)), 1
-    clients = apply(_stacked(x, in_dims[0], size), _stacked(weight, in_dims[1], size), geometry)
-    return clients.unflatten(0, (size, -1)), 0
-
-
-def _stacked(x: Tensor, axis: int | None, size: int) -> Tensor:
-    """`x` [clients, ...] with its mapped axis, if it has one, joined to the clients: [size * clients, ...]."""
-    return (x.expand(size, *x.shape) if axis is None else x.movedim(axis, 0)).flatten(0, 1)
-
-
-def _arranged(x: Tensor) -> Tensor:
-    """`x` [clients, batch, channels, ...] in memory as `_as_matrices` needs it: copied once for several uses."""
-    return x.transpose(1, 2).contiguous().transpose(1, 2)
-
-
-def _as_matrices(x: Tensor) -> Tensor:
-    """[clients, batch, channels, height, width] as [clients, channels, batch * height * width]."""
-    return x.transpose(1, 2).flatten(2)
-
-
-def _columns(wide: Tensor, geometry: _Geometry) -> Tensor:
-    """What each window sees, [clients, channels * kernel, batch * positions]."""
-    high, across = geometry.padding
-    padded = F.pad(wide.transpose(1, 2), (across, across, high, high)).contiguous()
-    client, channel, row, down, right = padded.stride()
-    shape = (*padded.shape[:2], *geometry.kernel, padded.shape[2], *geometry.positions)
-    strides = (client, channel, down, right, row, down * geometry.stride[0], right * geometry.stride[1])
-    return padded.as_strided(shape, strides).flatten(4).flatten(1, 3)
-
-
-def _from_columns(columns: Tensor, batch: int, geometry: _Geometry) -> Tensor:
-    """The wide map that sums up what the windows hold: the transpose of `_columns`."""
-    (height, width), (high, across) = geometry.size, geometry.padding
-    (rows, places), (down, right) = geometry.positions, geometry.stride
-    windows = columns.unflatten(2, (batch, rows, places)).unflatten(1, (-1, *geometry.kernel))
-    clients, channels = windows.shape[:2]
-    padded = columns.new_zeros(clients, channels, batch, height + 2 * high, width + 2 * across)
-    for i in range(geometry.kernel[0]):
-        for j in range(geometry.kernel[1]):
-            seen = padded[..., i : i + down * rows : down, j : j + right * places : right]
-            seen += windows[:, :, i, j]
-    return padded[..., high : high + height, across : across + width].transpose(1, 2)
+    def vmap(info: Any, in_dims: tuple[Any, ...], windows: Tensor, geometry: _Geometry) -> tuple[Tensor, int]:
+        stacked = windows.movedim(in_dims[0], 0).flatten(0, 1)
+        return _Overlay.apply(stacked, geometry).unflatten(0, (info.batch_size, -1)), 0
 
 
 class Conv2d(nn.Conv2d):
@@ -212,9 +125,12 @@ class Conv2d(nn.Conv2d):
         """The map of [batch, out channels, height, width]."""
         if not _by_matmul(self.method, self.in_channels):
             return super().forward(input)
-        size = (input.shape[-2], input.shape[-1])
-        product = _Narrow.apply(input.unsqueeze(0), self.weight.unsqueeze(0), _geometry(self, size))
-        return _shifted(product.squeeze(0), self.bias)
+        geometry = _geometry(self, (input.shape[-2], input.shape[-1]))
+        windows = _Windows.apply(input.transpose(0, 1).unsqueeze(0), geometry).squeeze(0)
+        product = self.weight.flatten(1) @ windows
+        if self.bias is not None:
+            product = product + self.bias[:, None]
+        return product.unflatten(1, (len(input), *geometry.positions)).transpose(0, 1)
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
@@ -242,9 +158,11 @@ class ConvTranspose2d(nn.ConvTranspose2d):
         if output_size is not None or not _by_matmul(self.method, self.out_channels):
             return super().forward(input, output_size)
         height, width = (self._size(axis, input.shape[axis - 2]) for axis in (0, 1))
-        geometry = _geometry(self, (height, width))
-        product = _Wide.apply(input.unsqueeze(0), self.weight.unsqueeze(0), geometry)
-        return _shifted(product.squeeze(0), self.bias)
+        windows = self.weight.flatten(1).t() @ input.transpose(0, 1).flatten(1)
+        maps = _Overlay.apply(windows.unsqueeze(0), _geometry(self, (height, width))).squeeze(0)
+        if self.bias is not None:
+            maps = maps + self.bias[:, None, None, None]
+        return maps.transpose(0, 1)
 
     def _size(self, axis: int, positions: int) -> int:
         reached = (positions - 1) * self.stride[axis] + self.kernel_size[axis]
@@ -257,9 +175,5 @@ def _geometry(layer: nn.Conv2d | nn.ConvTranspose2d, size: Pair) -> _Geometry:
 
 
 def _by_matmul(method: Method, channels: int) -> bool:
-    """Whether a layer whose wide map has so many channels is computed as matrix products."""
+    """Whether a layer that reads or makes a map of so many channels is computed as matrix products."""
     return method == "matmul" or (method == "auto" and channels < _THIN)
-
-
-def _shifted(x: Tensor, bias: Tensor | None) -> Tensor:
-    return x if bias is None else x + bias[:, None, None]

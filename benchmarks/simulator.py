@@ -202,6 +202,7 @@ def _case_table(name: str, found: dict[str, Result]) -> list[str]:
 def _method(results: Result) -> list[str]:
     checks = [found["cohort"] for found in results["cases"].values()]
     plain, alone = (max(check[key] for check in checks) for key in ("from_plain", "from_one_by_one"))
+    graphs = "Both ways of fedsynth replay their steps as a CUDA graph, also one by one; the ordinary loop does not."
     return [
         "Plain federated averaging with SGD at the client and no noise, the whole round timed, server step included.",
         "Each contender ran in a process of its own, in turns, with one thread and with all cores; its fastest round",
@@ -209,6 +210,7 @@ def _method(results: Result) -> list[str]:
         "loop and pfl train the same module, whose loss is fedsynth's to a relative "
         f"{plain:.1e}; a cohort trained as stacks",
         f"differs from the same clients one by one by {alone:.1e} of the change.",
+        *(["", graphs] if results["machine"]["gpu"] else []),
     ]
 
 

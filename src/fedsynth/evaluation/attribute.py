@@ -23,7 +23,7 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.attack import attack_failures, attack_scores
 from fedsynth.evaluation.audit_bound import upper_rate
 from fedsynth.evaluation.ceiling import Ceiling
-from fedsynth.evaluation.distance import MOST_ASKED, drawn
+from fedsynth.evaluation.distance import asked_rows, drawn
 from fedsynth.evaluation.score import Score, failure
 from fedsynth.rng import Rng
 
@@ -67,16 +67,11 @@ def attribute_attack(
     rng = Rng(seed)
     try:
         columns = _secrets(schema, secrets)
-        count = min(len(real), len(holdout), MOST_ASKED)
-        if count < 20:
-            raise BadInput(
-                f"{len(real)} training and {len(holdout)} hold-out rows: an attack is judged on at least 20 of each"
-            )
+        inside, outside = asked_rows(real, holdout, schema, rng)
         learned = read_codes(
             drawn(synthetic, min(len(synthetic), _MOST_TRAINED), rng.at("synthetic")), schema
         )
-        members = read_codes(drawn(real, count, rng.at("members")), schema)
-        others = read_codes(drawn(holdout, count, rng.at("others")), schema)
+        members, others = read_codes(inside, schema), read_codes(outside, schema)
     except BadInput as error:
         advantage = failure(f"{NAME}: advantage", str(error), goal="min", range=(-1.0, 1.0))
         return [advantage, *attack_failures(NAME, str(error))]

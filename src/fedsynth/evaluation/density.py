@@ -26,6 +26,7 @@ from fedsynth.evaluation.distance import (
     nearest_distances,
     squared_distances,
 )
+from fedsynth.evaluation.holdout import check_apart, parted
 from fedsynth.evaluation.score import Score
 from fedsynth.rng import Rng
 
@@ -59,14 +60,14 @@ def density_attack(
 ) -> list[Score]:
     """Guess that a row was trained on where synthetic rows are denser than the population.
 
-    Half of `holdout` is the attacker's sample of the population, the other half are the rows that were not
-    trained on. How densities are estimated (kernels of several widths, distances to near neighbours) is chosen on
+    Half of `holdout`, split by client, is the attacker's sample of the population, the other half are the rows
+    that were not trained on. How densities are estimated (kernels of several widths, distances to near neighbours) is chosen on
     one half of the rows that are asked about and judged on the other.
     """
     name, rng = "density ratio", Rng(seed)
     try:
-        order = drawn(holdout, len(holdout), rng.at("halves"))
-        reference, others = order.iloc[: len(order) // 2], order.iloc[len(order) // 2 :]
+        check_apart(real, holdout, schema)
+        reference, others = parted(holdout, schema, 0.5, rng.at("halves"))
         few = drawn(synthetic, min(len(synthetic), _MOST_ROWS), rng.at("few"))
         asked = Asked.of(real, few, others, schema, rng, MOST_ASKED)
         known = as_points(reference.iloc[:_MOST_ROWS], schema)

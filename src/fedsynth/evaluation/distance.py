@@ -19,10 +19,12 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.attack import attack_failures, attack_scores
 from fedsynth.evaluation.ceiling import Ceiling
+from fedsynth.evaluation.holdout import check_apart, one_each
 from fedsynth.evaluation.score import Score
 from fedsynth.rng import Rng
 
 MOST_ASKED = 2_000  # members, and as many others
+LEAST_ASKED = 20
 MOST_SYNTHETIC = 100_000
 _AT_ONCE = 2**23  # distances held in memory
 
@@ -89,16 +91,27 @@ class Asked:
         most: int = MOST_ASKED,
     ) -> Asked:
         """Draw equally many training and hold-out rows, and at most 100,000 synthetic ones."""
-        count = min(len(real), len(holdout), most)
-        if count < 20:
-            raise BadInput(
-                f"{len(real)} training and {len(holdout)} hold-out rows: an attack is judged on at least 20 of each"
-            )
+        members, others = asked_rows(real, holdout, schema, rng, most)
         return cls(
-            as_points(drawn(real, count, rng.at("members")), schema),
-            as_points(drawn(holdout, count, rng.at("others")), schema),
+            as_points(members, schema),
+            as_points(others, schema),
             as_points(drawn(synthetic, min(len(synthetic), MOST_SYNTHETIC), rng.at("synthetic")), schema),
         )
+
+
+def asked_rows(
+    real: pd.DataFrame, holdout: pd.DataFrame, schema: Schema, rng: Rng, most: int = MOST_ASKED
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Equally many training and hold-out rows, of each client at most one."""
+    check_apart(real, holdout, schema)
+    members, others = one_each(real, schema, rng.at("members")), one_each(holdout, schema, rng.at("others"))
+    count = min(len(members), len(others), most)
+    if count < LEAST_ASKED:
+        raise BadInput(
+            f"{len(members)} training and {len(others)} hold-out rows of different clients: an attack is judged on "
+            f"at least {LEAST_ASKED} of each"
+        )
+    return members.iloc[:count], others.iloc[:count]
 
 
 def drawn(frame: pd.DataFrame, count: int, rng: Rng) -> pd.DataFrame:

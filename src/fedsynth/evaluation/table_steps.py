@@ -17,6 +17,7 @@ from fedsynth.evaluation.augmentation import FEW_ROWS, RARE_CLASS, Sampler, few_
 from fedsynth.evaluation.classifiers import CLASSIFIERS, FURTHER
 from fedsynth.evaluation.detection import DETECTORS, detection, detection_name
 from fedsynth.evaluation.fidelity import column_pairs, column_shapes, missing_values
+from fedsynth.evaluation.holdout import parted
 from fedsynth.evaluation.marginals import CMD, WAYS, correlation_matrix_distance, marginal_name, marginals
 from fedsynth.evaluation.overlay import associations, column_overlays
 from fedsynth.evaluation.score import Score
@@ -115,10 +116,8 @@ class _Work:
         if self._test is not None:
             _require_table(self._test, self._schema)
             return self._real, self._some(self._test, TEST_ROWS[self._deep], "test"), UNSEEN
-        order = Rng(self._seed).at("held out").numpy().permutation(len(self._real))
-        held = max(1, int(len(order) * _HELD))
-        tested = self._real.iloc[order[:held]]
-        return self._real.iloc[order[held:]], self._some(tested, TEST_ROWS[self._deep], "test"), SEEN
+        tested, kept = parted(self._real, self._schema, _HELD, Rng(self._seed).at("held out"))
+        return kept, self._some(tested, TEST_ROWS[self._deep], "test"), SEEN
 
     def shapes(self) -> Found:
         scores = (column_shapes(self.tables), missing_values(self.tables))

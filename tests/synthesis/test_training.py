@@ -6,7 +6,7 @@ import pytest
 
 from fedsynth import Rng, Synthesizer, clients_from
 from fedsynth.data.clients import encode_clients
-from fedsynth.errors import BudgetExhausted, Incompatible, NotPrivate
+from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Purse
@@ -188,12 +188,28 @@ def test_accepted_inferred_columns_are_not_called_private(schema, owners):
     assert not made.privacy.private and any("age" in caveat for caveat in made.privacy.caveats)
 
 
-@pytest.mark.parametrize("word", ["unit", "trust", "transport"])
-def test_what_a_recipe_cannot_do_is_refused(word, schema, owners):
-    wish = {"unit": "record", "trust": "local", "transport": "he"}[word]
-    request = Request("dpd_fvae", epsilon=8, delta=1e-3, **{word: wish})
-    with pytest.raises(Incompatible, match=f"{word}={wish}"):
+@pytest.mark.parametrize(
+    ("recipe", "wish"), [("central_vae", {"unit": "client"}), ("dpd_fvae", {"trust": "nobody"})]
+)
+def test_a_promise_that_a_recipe_cannot_make_is_refused(recipe, wish, schema, owners):
+    request = Request(recipe, epsilon=8, delta=1e-3, **wish)
+    with pytest.raises(Incompatible, match="=".join(*wish.items())):
         Synthesizer.of(request, schema).fit(owners)
+
+
+def test_an_unknown_transport_is_refused(schema, owners):
+    with pytest.raises(BadInput, match="transport='pigeon'.*clear"):
+        Synthesizer("dpd_fvae", schema, **BUDGET, **SMALL, transport="pigeon").fit(owners)
+
+
+def test_under_local_trust_each_client_pays_for_its_own_turns(schema, owners):
+    made = Synthesizer("dpd_fvae", schema, **BUDGET, **{**SMALL, "rounds": 10}, trust="local", rate=0.5).fit(
+        owners
+    )
+    said = made.privacy
+    assert (said.trust, said.adjacency, said.sampling) == ("local", "replace-one", "none")
+    assert said.private and 7.5 < said.epsilon <= 8.0
+    assert {release["count"] for release in said.releases} == {1, 5}
 
 
 def test_split_clients_are_the_same_under_a_seed(frame):

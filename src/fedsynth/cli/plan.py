@@ -79,7 +79,7 @@ def settings_of(recipe: Recipe, task: Task) -> Settings:
         defaults["epochs"],
         defaults["batch_size"],
         recipe.pooled,
-        offers=((recipe.unit, "central"),),
+        offers=recipe.offers,
     )
 
 

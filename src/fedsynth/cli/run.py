@@ -295,7 +295,10 @@ def recipes(
     Example: fedsynth recipes dpd_fvae
     """
     if name is None:
-        found = {r.name: {"unit": r.unit, "what": _first_line(r.compose.__doc__)} for r in RECIPES.values()}
+        found = {
+            r.name: {"unit": r.unit, "offers": r.offers, "what": _first_line(r.compose.__doc__)}
+            for r in RECIPES.values()
+        }
         lines = [f"{key:14} protects a {entry['unit']:7} {entry['what']}" for key, entry in found.items()]
         typer.echo(json.dumps(found) if as_json else "\n".join(lines))
         return

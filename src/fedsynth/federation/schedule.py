@@ -62,6 +62,10 @@ class Schedule(Protocol):
         """What the sum is divided by; it must not depend on who took part."""
         ...
 
+    def participations(self, rounds: int) -> int:
+        """The most rounds that any one client can be in."""
+        ...
+
     def amplify(self, release: Release) -> DpEvent:
         """The cost of one round, given the cost without sampling."""
         ...
@@ -82,6 +86,10 @@ class _Synchronous:
     def ready(self, clock: Clock) -> bool:
         """When nobody is under way."""
         return clock.in_flight == 0
+
+    def participations(self, rounds: int) -> int:
+        """Chance may draw the same client every time."""
+        return rounds
 
 
 @dataclass(frozen=True)
@@ -180,4 +188,47 @@ class Everyone(_Synchronous):
 
     def amplify(self, release: Release) -> DpEvent:
         """The cost as it is."""
+        return release.event
+
+
+@dataclass(frozen=True)
+class Rotation(_Synchronous):
+    """Clients in turn, one of `groups` a round, so that nobody takes part more often than was planned.
+
+    For local privacy, where each round costs its clients the same however they were chosen: who takes part when is
+    public, and the cost of a run is that of a client's turns. Client i is in group i modulo `groups`.
+    """
+
+    clients: int
+    groups: int
+    sampling: str = "none"
+    adjacency: str = "replace-one"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.groups <= self.clients:
+            raise BadInput(f"groups={self.groups}: expected between 1 and all {self.clients} clients")
+
+    @property
+    def expected(self) -> float:
+        """The size of a group, on average."""
+        return self.clients / self.groups
+
+    def start(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """The group whose turn it is."""
+        return np.arange(clock.version % self.groups, self.clients, self.groups)
+
+    def denominator(self) -> float:
+        """The mean size of a group."""
+        return self.clients / self.groups
+
+    def participations(self, rounds: int) -> int:
+        """A client's turns.
+
+        >>> Rotation(clients=10, groups=5).participations(rounds=11)
+        3
+        """
+        return -(-rounds // self.groups)
+
+    def amplify(self, release: Release) -> DpEvent:
+        """The cost as it is: whose turn it is, everybody knows."""
         return release.event

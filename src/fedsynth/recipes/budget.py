@@ -53,9 +53,18 @@ def each_round(algorithm: Algorithm) -> DpEvent:
 
 
 def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = ()) -> DpEvent:
-    """All that a whole run releases, with what was paid for before it."""
-    rounds = account.repeat(each_round(algorithm), algorithm.rounds)
-    return account.compose([*paid, *once(algorithm), rounds])
+    """All that a whole run costs whoever is worst off, with what was paid for before it.
+
+    Where each client pays for itself, that is one that takes part as often as the schedule lets anybody.
+    """
+    turns = algorithm.schedule.participations(algorithm.rounds)
+    rounds = [
+        account.repeat(
+            charge.event, charge.release.count * (turns if charge.holder == "client" else algorithm.rounds)
+        )
+        for charge in algorithm.charges()
+    ]
+    return account.compose([*paid, *once(algorithm), *rounds])
 
 
 def adjacency_of(algorithm: Algorithm) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedsynth.errors import BadInput, nearest
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput, Incompatible, nearest
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.privacy.mechanism import Unit
+from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.recipes import vae
 from fedsynth.recipes.task import Task
 
@@ -29,12 +30,50 @@ class Argument:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A system by name: the function that composes it, whom it protects, and whether rows are pooled first."""
+    """A system by name: the function that composes it, what it can promise, and whether rows are pooled first.
+
+    `offers` are the units that it can protect and whom they then have to trust; the first is the usual one.
+    """
 
     name: str
     compose: Callable[..., Algorithm]
-    unit: Unit
+    offers: tuple[tuple[Unit, Trust], ...]
     pooled: bool = False
+
+    @property
+    def unit(self) -> Unit:
+        """Whom it protects unless asked otherwise."""
+        return self.offers[0][0]
+
+    def protection(self, unit: str | None = None, trust: str | None = None) -> tuple[Unit, Trust]:
+        """The first offer that meets what is asked for; None asks for nothing."""
+        for offer in self.offers:
+            if unit in (None, offer[0]) and trust in (None, offer[1]):
+                return offer
+        asked = ", ".join(f"{name}={value}" for name, value in (("unit", unit), ("trust", trust)) if value)
+        offered = "; ".join(f"unit={one}, trust={who}" for one, who in self.offers)
+        others = [other.name for other in RECIPES.values() if other.meets(unit, trust)]
+        instead = f"; {', '.join(others)} can" if others else ""
+        raise Incompatible(f"{asked}: {self.name} cannot promise that{instead}. {self.name} offers {offered}")
+
+    def meets(self, unit: str | None, trust: str | None) -> bool:
+        """Whether it can promise this."""
+        return any(unit in (None, offer[0]) and trust in (None, offer[1]) for offer in self.offers)
+
+    def task(
+        self,
+        schema: Schema,
+        clients: int,
+        *,
+        private: bool = True,
+        unit: str | None = None,
+        trust: str | None = None,
+        transport: str | None = None,
+    ) -> Task:
+        """The task with the protection asked for; what hides messages from the server is taken where that is needed."""
+        whom, trusted = self.protection(unit, trust)
+        usual = "secagg" if trusted == "distributed" else "clear"
+        return Task(schema, clients, private=private, unit=whom, trust=trusted, transport=transport or usual)
 
     def groups(self) -> dict[str, Any]:
         """The default settings, by group."""
@@ -107,12 +146,14 @@ def parse(value: Any, kind: Any) -> Any:
     return int(number) if kind is int else number
 
 
+CLIENT_LEVEL: tuple[tuple[Unit, Trust], ...] = (("client", "central"), ("client", "local"))
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        Recipe("central_vae", vae.central_vae, "record", pooled=True),
-        Recipe("fvae", vae.fvae, "client"),
-        Recipe("dpd_fvae", vae.dpd_fvae, "client"),
+        Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
+        Recipe("fvae", vae.fvae, CLIENT_LEVEL),
+        Recipe("dpd_fvae", vae.dpd_fvae, CLIENT_LEVEL),
     )
 }
 

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from fedsynth.data.encode import Block, ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.privacy.mechanism import Trust, Unit
 
 
 @dataclass(frozen=True)
 class Task:
-    """The shape of the data and the numbers that are public: how many clients take part, how many records at least."""
+    """The shape of the data, the numbers that are public (clients, records), and the protection that is asked for."""
 
     schema: Schema
     clients: int
     records: int | None = None
     private: bool = True
+    unit: Unit = "client"
+    trust: Trust = "central"
+    transport: str = "clear"
 
     @property
     def kind(self) -> str:

@@ -7,13 +7,14 @@ import math
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.query import Query
-from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Schedule
+from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Rotation, Schedule
 from fedsynth.federation.server import Momentum
 from fedsynth.federation.statistics import LabelShares
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.vae import ImageVAE, TableVAE
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.local import LocalGaussian
 from fedsynth.privacy.mechanism import Mechanism, Unit
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.settings import (
@@ -28,6 +29,7 @@ from fedsynth.recipes.settings import (
 from fedsynth.recipes.task import Task
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import DPSGD, Epochs, Rule
+from fedsynth.transport.registry import transport_named
 
 BOTH = ("encoder", "decoder")
 ALL_SHARED = {"encoder": Home.SHARED, "decoder": Home.SHARED}
@@ -54,18 +56,23 @@ def autoencoder(task: Task, architecture: Architecture) -> Model:
 
 
 def schedule_of(task: Task, rounds: Rounds) -> Schedule:
-    """Poisson cohorts, or fixed ones if a size was given."""
+    """Poisson cohorts, or fixed ones if a size was given; clients in turn where each pays for itself."""
+    if task.trust == "local" and task.private:
+        share = rounds.cohort / task.clients if rounds.cohort else rounds.rate
+        return Rotation(task.clients, max(1, min(task.clients, round(1 / share))))
     if rounds.cohort:
         return FixedCohort(task.clients, rounds.cohort)
     return PoissonCohort(task.clients, rounds.rate)
 
 
 def client_mechanism(task: Task, privacy: ClientPrivacy, dim: int) -> Mechanism:
-    """Central noise on the sum of clipped updates, each carrying its loss in a block of its own."""
+    """Noise on clipped updates, each carrying its loss in a block of its own: at the server, or at each client."""
     if not task.private:
         return NoPrivacy()
     update = math.sqrt(1 - privacy.report**2)
     clip = Clip(privacy.clip, ((dim, update), (1, privacy.report)))
+    if task.trust == "local":
+        return LocalGaussian(clip, privacy.noise_multiplier)
     return CentralGaussian(clip, privacy.noise_multiplier)
 
 
@@ -80,8 +87,8 @@ def balance_query(
     if not task.private:
         return Query(what, statistic, task.classes, NoPrivacy(), task.clients, unit)
     noise = max(0.3, noise_multiplier / (rate * math.sqrt(share * releases)))
-    mechanism = CentralGaussian(Clip(1.0), noise)
-    return Query(what, statistic, task.classes, mechanism, task.clients, unit)
+    mechanism = LocalGaussian if task.trust == "local" else CentralGaussian
+    return Query(what, statistic, task.classes, mechanism(Clip(1.0), noise), task.clients, unit)
 
 
 def _federated(
@@ -109,13 +116,14 @@ def _federated(
         schedule=schedule,
         server=rounds.build(),
         rounds=rounds.rounds,
+        transport=transport_named(task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
         balance=balance_query(
             task,
             "client",
             privacy.noise_multiplier,
-            schedule.expected / task.clients,
-            rounds.rounds,
+            1.0 if task.trust == "local" else schedule.expected / task.clients,
+            schedule.participations(rounds.rounds),
             privacy.balance_share,
         ),
         report=privacy.report * privacy.clip,
@@ -191,6 +199,7 @@ def central_vae(
         schedule=Everyone(1),
         server=Momentum(0.0, 1.0),
         rounds=rounds.rounds,
+        transport=transport_named(task.transport),
         keep=BOTH,
         balance=balance_query(
             task,

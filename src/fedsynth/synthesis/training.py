@@ -15,7 +15,7 @@ from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.store import ClientStore
-from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate, nearest
+from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate, nearest
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round, ask, learn_balance, run
 from fedsynth.federation.query import Query
@@ -25,6 +25,7 @@ from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.mechanism import Unit
 from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
@@ -54,6 +55,11 @@ class Prepared:
         """The neighbouring relation of the claim."""
         return adjacency_of(self.algorithm)
 
+    @property
+    def unit(self) -> Unit:
+        """Whom the claim is about."""
+        return self.recipe.protection(self.request.unit, self.request.trust)[0]
+
 
 def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
     """Refuse what cannot run or may not be claimed, before any work."""
@@ -66,18 +72,9 @@ def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
         )
     if schema.classes and len(schema.classes) < 2:
         raise BadInput(f"label {schema.label!r} has one class, {schema.classes[0]!r}; leave the label out")
-    if request.unit not in (None, recipe.unit):
-        raise Incompatible(
-            f"unit={request.unit}: {recipe.name} protects a {recipe.unit}; {_other_unit(recipe)}"
-        )
-    if request.trust not in (None, "central"):
-        raise Incompatible(f"trust={request.trust}: {recipe.name} needs a trusted server; leave --trust out")
-    if request.transport not in (None, "clear"):
-        raise Incompatible(
-            f"transport={request.transport}: {recipe.name} runs over clear; leave --transport out"
-        )
+    unit, _ = recipe.protection(request.unit, request.trust)
     _check_device(request.device)
-    _check_claim(request, schema, recipe, clients)
+    _check_claim(request, schema, unit, clients)
     return recipe
 
 
@@ -88,18 +85,14 @@ def _check_device(name: str) -> None:
         raise BadInput(f"device={name!r}: torch finds no GPU on this machine; use cpu")
 
 
-def _other_unit(recipe: Recipe) -> str:
-    return "use central_vae for records" if recipe.unit == "client" else "use dpd_fvae for clients"
-
-
-def _check_claim(request: Request, schema: Schema, recipe: Recipe, clients: Clients) -> None:
+def _check_claim(request: Request, schema: Schema, unit: Unit, clients: Clients) -> None:
     """A delta that protects nobody and bounds read from rows need the user's word."""
     if request.target is None:
         return
-    units = len(clients) if recipe.unit == "client" else clients.rows
+    units = len(clients) if unit == "client" else clients.rows
     if request.target.delta >= 1 / units and "delta" not in request.accept:
         raise NotPrivate(
-            f"delta={request.target.delta:g} is not below 1 / {units} {recipe.unit}s, so losing one of them whole "
+            f"delta={request.target.delta:g} is not below 1 / {units} {unit}s, so losing one of them whole "
             f"would be allowed; choose a smaller delta, or say --accept delta"
         )
     inferred = schema.inferred()
@@ -108,6 +101,18 @@ def _check_claim(request: Request, schema: Schema, recipe: Recipe, clients: Clie
             f"columns {', '.join(inferred)}: bounds or categories were read from rows without paying; review them "
             f'and set provenance to "public" in the schema, or say --accept inferred'
         )
+
+
+def task_of(recipe: Recipe, request: Request, schema: Schema, held: Clients) -> Task:
+    """What the recipe is asked to do for these clients."""
+    return recipe.task(
+        schema,
+        len(held),
+        private=request.private,
+        unit=request.unit,
+        trust=request.trust,
+        transport=request.transport,
+    )
 
 
 def prepare(
@@ -125,14 +130,14 @@ def prepare(
     recipe = check_request(request, schema, clients)
     held = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
-    task = Task(schema, len(held), private=request.private)
+    task = task_of(recipe, request, schema, held)
     if request.target is None:
         if request.rounds is not None:
             values["rounds"] = request.rounds
         return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
     if earlier is not None:
         purse.ledger.adopt(earlier)
-    if recipe.unit == "record" and not values["records"]:
+    if task.unit == "record" and "records" in values and not values["records"]:
         recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
         values["records"] = _count_records(held, rng, purse)
     spent = [line.cost for line in purse.ledger.lines()]
@@ -146,7 +151,7 @@ def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     recipe = check_request(request, schema, clients)
     held = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
-    task = Task(schema, len(held), private=request.private)
+    task = task_of(recipe, request, schema, held)
     return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
 
 

@@ -1,0 +1,274 @@
+"""The distributed Gaussian mechanism: each party adds a share of the noise, and only the sum is ever seen.
+
+Clip, rotate, round and noise at the parties, in integers modulo 2^bits; a transport that opens nothing but the sum
+(secagg) makes it private without a trusted server (Kairouz, Liu and Steinke 2021). docs/secure-aggregation.md proves
+that the sum of the shares may be accounted as one continuous Gaussian.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from dp_accounting import DpEvent, PoissonSampledDpEvent
+from torch import Tensor
+
+from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.privacy.central import gaussian_event
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.draw import client_words
+from fedsynth.privacy.mechanism import Release, State, Unit
+from fedsynth.privacy.noise import client_noise
+from fedsynth.privacy.quantize import Rotation, norm_limit, round_within
+from fedsynth.rng import Rng, expand_uniform, subkeys
+
+MOST_BITS = 31
+_SMOOTHING = 3.0  # steps: with this share or more, sums of discrete Gaussians are discrete Gaussians
+_LOSS = 1.01  # rounding may raise the noise by at most this factor over that of central noise
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A vector of integers modulo 2^bits; the sum is one too, so a uniform mask hides a message perfectly."""
+
+    dim: int
+    bits: int
+    kind: str = "ring"
+
+    def zero(self) -> Tensor:
+        """The empty sum."""
+        return torch.zeros(self.dim, dtype=torch.int64)
+
+    def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
+        """The sum with a chunk of messages [parties, dim] added.
+
+        >>> Ring(2, 4).add(torch.tensor([15, 3]), torch.tensor([[2, 1], [1, 1]]), torch.ones(2))
+        tensor([2, 5])
+        """
+        if not bool((weights == 1).all()):
+            raise Incompatible("a ring cannot be weighted: use a schedule in which all messages count alike")
+        if messages.shape[1:] != (self.dim,):
+            raise BadInput(f"messages of shape {tuple(messages.shape)}: expected [parties, {self.dim}]")
+        return (total + messages.sum(0, dtype=torch.int64).to(total)) % 2**self.bits
+
+    def centered(self, total: Tensor) -> Tensor:
+        """The sum as signed numbers from -2^(bits-1) up, float64.
+
+        >>> Ring(2, 4).centered(torch.tensor([15, 3]))
+        tensor([-1.,  3.], dtype=torch.float64)
+        """
+        half = 2 ** (self.bits - 1)
+        return ((total + half) % 2**self.bits - half).to(torch.float64)
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who adds noise: how many, how many of them the sum needs to open, and how many may help the server.
+
+    The noise is calibrated to `honest`: those who are in every sum that opens and do not collude.
+
+    >>> Parties(10, threshold=8, colluders=2).honest
+    6
+    """
+
+    count: int
+    threshold: int
+    colluders: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.threshold <= self.count:
+            raise BadInput(
+                f"threshold={self.threshold} of {self.count} parties: it lies between 1 and their number"
+            )
+        if not 0 <= self.colluders < self.threshold:
+            raise BadInput(
+                f"colluders={self.colluders}: fewer than the threshold of {self.threshold} parties may collude, "
+                "else nobody is left whose noise they do not know"
+            )
+
+    @property
+    def honest(self) -> int:
+        """Parties whose noise is surely in the sum and unknown to the server."""
+        return self.threshold - self.colluders
+
+
+@dataclass(frozen=True)
+class DistributedGaussian:
+    """Each party's vector is clipped, rounded to integers and noised with its share; the sum has the whole noise.
+
+    `noise_multiplier` is that of the sum over `parties.honest` shares, relative to the clip as it is after rounding.
+    `contributions` vectors of the clip's norm may be in one sum (all clients, or all records of a batch): the grid is
+    as fine as `bits` allow if the sum shall leave the ring's range with probability `wrap` a round at most. Leaving it
+    costs accuracy in that round, never privacy.
+
+    `coin` is the chance with which a client contributes at all. It is drawn by the client and seen by nobody, so it
+    amplifies also against the server; one that does not contribute sends its noise alone.
+    """
+
+    clip: Clip
+    noise_multiplier: float
+    dim: int
+    parties: Parties
+    contributions: int
+    bits: int = 20
+    coin: float = 1.0
+    rotate: bool = True
+    wrap: float = 1e-6
+    unit: Unit = "client"
+
+    def __post_init__(self) -> None:
+        gaussian_event(self.noise_multiplier)
+        if not 2 <= self.bits <= MOST_BITS:
+            raise BadInput(f"bits={self.bits}: a ring has between 2 and {MOST_BITS} bits")
+        if not 0 < self.coin <= 1:
+            raise BadInput(f"coin={self.coin}: a client contributes with a probability in (0, 1]")
+        if self.contributions < 1 or not 0 < self.wrap < 1:
+            raise BadInput(
+                f"contributions={self.contributions}, wrap={self.wrap}: expected at least 1 and a probability"
+            )
+        if not self.loss <= _LOSS:
+            raise BadInput(
+                f"bits={self.bits}: {self.contributions} contributions of {self.dim} numbers leave a grid of "
+                f"{self.steps:.3g} steps a clip, whose rounding would raise the noise by {self.loss - 1:.1%}; use "
+                f"{self._enough()}"
+            )
+
+    @cached_property
+    def rotation(self) -> Rotation:
+        """How a vector is spread over its coordinates."""
+        return Rotation.for_dim(self.dim) if self.rotate else Rotation(self.dim)
+
+    @cached_property
+    def steps(self) -> float:
+        """Grid steps in a clip bound: the most that keep the sum within the ring, but for `wrap`."""
+        return self._steps(self.bits)
+
+    def _steps(self, bits: int) -> float:
+        low, high = 0.0, 2.0 ** (bits - 1)
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._reach(middle) < 2.0 ** (bits - 1) else (low, middle)
+        return low
+
+    def _reach(self, steps: float) -> float:
+        """What no coordinate of the sum exceeds, but for `wrap`: half of it for the noise, half for the rotation."""
+        chance = self.wrap / 2 / self.rotation.length
+        noise = self._share(steps) * math.sqrt(self.parties.count)
+        signal = self.contributions * (steps * self.rotation.spread(chance) + 1.0)
+        return signal + noise * math.sqrt(2.0 * math.log(2.0 / chance))
+
+    @cached_property
+    def limit(self) -> int:
+        """The squared sensitivity in grid steps: no contribution is longer."""
+        return norm_limit(self.steps, self.rotation.length)
+
+    @property
+    def loss(self) -> float:
+        """Noise over that of central noise of the same cost, by rounding and by shares below three steps."""
+        return self._loss(self.bits)
+
+    def _loss(self, bits: int) -> float:
+        steps = self._steps(bits)
+        if steps < 1:
+            return math.inf
+        if not self.noise_multiplier:
+            return math.sqrt(norm_limit(steps, self.rotation.length)) / steps
+        return self._share(steps) * math.sqrt(self.parties.honest) / (self.noise_multiplier * steps)
+
+    def _enough(self) -> str:
+        """Advice: the least bits that do."""
+        enough = (bits for bits in range(self.bits + 1, MOST_BITS + 1) if self._loss(bits) <= _LOSS)
+        found = next(enough, None)
+        return "fewer contributions or a smaller model" if found is None else f"bits={found}"
+
+    def _share(self, steps: float) -> float:
+        """The standard deviation of a party's noise in grid steps."""
+        if not self.noise_multiplier:
+            return 0.0
+        whole = self.noise_multiplier**2 * norm_limit(steps, self.rotation.length) + _SMOOTHING**2
+        return max(_SMOOTHING, math.sqrt(whole / self.parties.honest)) * (1 + 2.0**-20)
+
+    @property
+    def share(self) -> float:
+        """The standard deviation of each party's noise, in the units of the clip."""
+        return self._share(self.steps) * self.grid
+
+    @property
+    def grid(self) -> float:
+        """One grid step in the units of the clip."""
+        return self.clip.bound / self.steps
+
+    @property
+    def release(self) -> Release:
+        """The noisy sum with the noise of the honest alone; the server knows whom it drew, so nothing amplifies."""
+        return self.cost(self.parties.threshold)
+
+    def cost(self, survivors: int) -> Release:
+        """What a sum over this many parties costs: who survives beyond the threshold adds noise that was not needed.
+
+        >>> all_there = DistributedGaussian(Clip(1.0), 1.0, 100, Parties(4, 4), contributions=4)
+        >>> all_there.cost(4).event
+        GaussianDpEvent(noise_multiplier=1.0)
+        """
+        if survivors < self.parties.threshold:
+            raise NotPrivate(
+                f"{survivors} parties in the sum: the noise is shared out over at least {self.parties.threshold}; "
+                "the round must not be opened"
+            )
+        more = math.sqrt((survivors - self.parties.colluders) / self.parties.honest)
+        event: DpEvent = gaussian_event(self.noise_multiplier * more)
+        if self.coin < 1:
+            event = PoissonSampledDpEvent(self.coin, event)
+        what = f"noisy sum of clipped {self.unit} updates, noise shared out"
+        return Release(what, self.unit, "distributed", event, amplifies=False)
+
+    def wire(self, dim: int) -> Ring:
+        """A ring vector a party."""
+        if dim != self.dim:
+            raise BadInput(f"dim={dim}: this mechanism was made for contributions of {self.dim} numbers")
+        return Ring(self.rotation.length, self.bits)
+
+    def init(self) -> State:
+        """The number of the round, which turns the rotation."""
+        return {"turn": torch.zeros(1, dtype=torch.int64)}
+
+    def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """Clipped, rounded and noisy integers in the ring, [parties, length]."""
+        integers = self.rounded(x, state, rng, ids) * self._drawn(ids, rng).to(x.device)[:, None]
+        return self.masked_by_noise(integers, rng, ids)
+
+    def rounded(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The contributions as integers (float64) that keep the limit, without noise."""
+        keys = rng.at("round").keys(ids, x.device)
+        scaled = self.scaled(x, int(state["turn"]))
+        return round_within(
+            scaled, self.limit, lambda attempt: expand_uniform(subkeys(keys, attempt), scaled.shape[1:])
+        )
+
+    def scaled(self, x: Tensor, turn: int) -> Tensor:
+        """Contributions [rows, dim] clipped, rotated and in grid steps."""
+        return self.rotation.apply(self.clip.apply(x), turn) / self.grid
+
+    def masked_by_noise(self, integers: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+        """Integers [parties, length] plus each party's share of the noise, modulo 2^bits."""
+        sigma = self._share(self.steps)
+        scale = math.sqrt(max(sigma**2 - _SMOOTHING**2, 0.0))  # what `client_noise` adds three steps to
+        noise = client_noise(ids, integers.shape[1], scale, 1.0, rng.at("share"), integers.device)
+        return ((integers + noise) % 2.0**self.bits).to(torch.int32)
+
+    def _drawn(self, ids: np.ndarray, rng: Rng) -> Tensor:
+        """Whether each client contributes: its own coin."""
+        if self.coin == 1:
+            return torch.ones(len(ids), dtype=torch.float64)
+        words = client_words(rng.at("coin"), ids, 1)[:, 0]
+        return torch.from_numpy((words < np.uint64(int(self.coin * 2**64))).astype(np.float64))
+
+    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
+        """The mean contribution; the noise is in the sum already."""
+        integers = Ring(self.rotation.length, self.bits).centered(total)
+        turn = int(state["turn"])
+        mean = self.rotation.undo(integers, turn) * (self.grid / (denominator * self.coin))
+        return mean, {"turn": torch.tensor([turn + 1])}

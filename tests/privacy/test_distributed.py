@@ -1,0 +1,156 @@
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from noise_scale import fits
+
+from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.distributed import DistributedGaussian, Parties, Ring
+from fedsynth.rng import Rng
+
+FOUR = DistributedGaussian(Clip(0.7), 1.5, 2000, Parties(4, 4), contributions=4)
+
+
+def hostile(seed, clients, dim):
+    """Contributions that try to exceed the bound: huge, spiked, not finite."""
+    x = torch.randn(clients, dim, generator=torch.Generator().manual_seed(seed))
+    x[0] *= 1e30
+    x[1] = torch.eye(dim)[seed % dim] * 7
+    x[2, seed % dim] = float("nan")
+    return x
+
+
+def mean_of(mechanism, messages, rng=None):
+    wire = mechanism.wire(mechanism.dim)
+    total = wire.add(wire.zero(), messages, torch.ones(len(messages)))
+    return mechanism.estimate(total, 1.0, mechanism.init(), rng or Rng())[0]
+
+
+def noise_alone(mechanism, parties, rng):
+    x = torch.zeros(parties, mechanism.dim)
+    return mean_of(mechanism, mechanism.privatize(x, mechanism.init(), rng, np.arange(parties)))
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(1)])
+@pytest.mark.parametrize("rotate", [True, False])
+def test_the_sum_of_the_shares_has_the_stated_noise(rng, rotate):
+    mechanism = DistributedGaussian(Clip(0.3), 2.0, 50_000, Parties(5, 5), contributions=5, rotate=rotate)
+    noise = noise_alone(mechanism, 5, rng)
+    assert fits(noise, 0.6 * mechanism.loss) and not fits(noise, 0.95 * 0.6) and not fits(noise, 1.05 * 0.6)
+
+
+@pytest.mark.parametrize("survivors", [6, 8, 10])
+def test_the_noise_under_drop_outs_is_what_the_cost_says(survivors):
+    mechanism = DistributedGaussian(
+        Clip(1.0), 1.0, 50_000, Parties(10, threshold=6, colluders=2), contributions=10
+    )
+    unknown = noise_alone(mechanism, survivors - 2, Rng())  # the colluders know and take away their own
+    stated = mechanism.cost(survivors).event.noise_multiplier
+    assert stated == pytest.approx(math.sqrt((survivors - 2) / 4))
+    assert fits(unknown, stated * mechanism.loss)
+
+
+def test_fewer_survivors_than_the_threshold_have_no_cost_but_a_refusal():
+    with pytest.raises(NotPrivate, match="must not be opened"):
+        FOUR.cost(3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_one_client_moves_the_sum_by_at_most_the_limit(seed, rotate):
+    mechanism = replace(FOUR, clip=Clip(0.7, ((1999, 0.8), (1, 0.6))), rotate=rotate)
+    rounded = mechanism.rounded(hostile(seed, 4, 2000), mechanism.init(), Rng(seed), np.arange(4))
+    for row in rounded:
+        assert sum(Fraction(float(value)) ** 2 for value in row) <= mechanism.limit
+    assert mechanism._share(mechanism.steps) ** 2 * 4 >= 1.5**2 * mechanism.limit + 9
+
+
+def test_twenty_bits_are_within_one_percent_of_central_noise():
+    for clients, dim in ((4, 20_000), (100, 421_696), (1000, 421_696)):
+        mechanism = DistributedGaussian(Clip(1.0), 1.0, dim, Parties(clients, clients), clients)
+        assert mechanism.bits == 20 and mechanism.loss < 1.01
+
+
+def test_the_mean_is_that_of_central_noise_up_to_a_hundredth_of_the_noise():
+    clients, dim = 30, 8000
+    x = torch.randn(clients, dim, generator=torch.Generator().manual_seed(1))
+    quiet = DistributedGaussian(Clip(1.0), 0.0, dim, Parties(clients, clients), clients)
+    central = CentralGaussian(Clip(1.0), 0.0)
+    exact = central.privatize(x, {}, Rng(), np.arange(clients)).sum(0, dtype=torch.float64)
+    found = mean_of(quiet, quiet.privatize(x, quiet.init(), Rng(), np.arange(clients)))
+    assert float((found - exact).std()) < 0.01
+
+
+def test_the_worst_sum_stays_in_the_ring():
+    """All clients send the same spike and, rotated or not, nothing wraps around."""
+    for rotate in (True, False):
+        mechanism = DistributedGaussian(Clip(1.0), 1.0, 512, Parties(50, 50), 50, rotate=rotate)
+        spike = torch.zeros(50, 512)
+        spike[:, 3] = 9.0
+        found = mean_of(mechanism, mechanism.privatize(spike, mechanism.init(), Rng(), np.arange(50)))
+        assert abs(float(found[3]) - 50) < 8 and float(found.abs().sort().values[-2]) < 8
+
+
+def test_with_too_few_bits_sums_would_wrap_around():
+    mechanism = DistributedGaussian(Clip(1.0), 1.0, 512, Parties(2, 2), 2, rotate=False)
+    spike = torch.zeros(2, 512)
+    spike[:, 3] = 9.0
+    copies = mechanism.privatize(spike, mechanism.init(), Rng(), np.arange(2)).repeat(40, 1)
+    assert abs(float(mean_of(mechanism, copies)[3]) - 80) > 8
+
+
+def test_too_few_bits_are_refused_with_the_number_that_does():
+    with pytest.raises(BadInput, match="bits=23"):
+        DistributedGaussian(Clip(1.0), 1.0, 421_696, Parties(1000, 1000), 1000, rotate=False)
+
+
+def test_a_coin_amplifies_by_itself_and_scales_the_mean():
+    mechanism = DistributedGaussian(Clip(1.0), 1.0, 4, Parties(4000, 4000), 4000, coin=0.25, bits=31)
+    assert mechanism.release.event == PoissonSampledDpEvent(0.25, mechanism.cost(4000).event.event)
+    assert not mechanism.release.amplifies and mechanism.release.trust == "distributed"
+    x = torch.tensor([[0.5, 0.0, 0.0, 0.0]]).repeat(4000, 1)
+    found = mean_of(mechanism, mechanism.privatize(x, mechanism.init(), Rng(2), np.arange(4000)))
+    assert abs(float(found[0]) / 4000 - 0.5) < 0.05
+    assert abs(float(found[1])) < 50
+
+
+def test_messages_do_not_depend_on_chunks():
+    x = torch.randn(6, 2000, generator=torch.Generator().manual_seed(1))
+    whole = FOUR.privatize(x, FOUR.init(), Rng(1), np.arange(6))
+    parts = [FOUR.privatize(x[i : i + 1], FOUR.init(), Rng(1), np.array([i])) for i in range(6)]
+    assert torch.equal(whole, torch.cat(parts))
+
+
+def test_the_rotation_turns_with_the_rounds():
+    messages = FOUR.privatize(torch.ones(4, 2000), FOUR.init(), Rng(1), np.arange(4))
+    _, state = FOUR.estimate(messages.sum(0), 1.0, FOUR.init(), Rng())
+    assert int(state["turn"]) == 1
+
+
+def test_without_noise_it_says_so():
+    assert isinstance(replace(FOUR, noise_multiplier=0.0).release.event, NonPrivateDpEvent)
+
+
+def test_a_ring_refuses_weights_and_other_lengths():
+    with pytest.raises(Incompatible, match="weighted"):
+        Ring(2, 8).add(torch.zeros(2), torch.zeros(1, 2), torch.tensor([0.5]))
+    with pytest.raises(BadInput, match="shape"):
+        Ring(2, 8).add(torch.zeros(2), torch.zeros(1, 3), torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: replace(FOUR, bits=40),
+     lambda: replace(FOUR, coin=0.0), lambda: replace(FOUR, contributions=0), lambda: FOUR.wire(3)],
+)  # fmt: skip
+def test_what_means_nothing_is_refused(bad):
+    with pytest.raises(BadInput):
+        bad()

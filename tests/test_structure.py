@@ -76,7 +76,9 @@ def test_a_heavy_dependency_is_imported_in_one_file_at_most(library):
         for file in FILES
         if any(module.split(".")[0] == library for module in runtime_imports(ast.parse(file.read_text())))
     ]
-    assert len(users) <= 1
+    # the engine of real federations has several halves, each in its own process
+    apart = [user for user in users if not user.startswith(f"src/fedsynth/engines/{library}_")]
+    assert len(apart) <= (0 if len(users) > len(apart) else 1), users
 
 
 @pytest.mark.parametrize("file", FILES, ids=named)

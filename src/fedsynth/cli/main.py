@@ -12,6 +12,7 @@ from fedsynth.cli import (
     compare,
     evaluate,
     experiment,
+    federation,
     ledger,
     plan,
     report,
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 run.register(app)
 app.add_typer(schema.app)
+app.add_typer(federation.app)
 account.register(app)
 plan.register(app)
 ledger.register(app)

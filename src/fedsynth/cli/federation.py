@@ -1,0 +1,172 @@
+"""The command `fedsynth federation`: make start-up kits, serve, and look after a federation."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedsynth.cli.run import AsJson
+from fedsynth.errors import BadInput
+
+app = typer.Typer(
+    name="federation",
+    help="A real federation: start-up kits with keys, a server, and sites that keep their rows.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="What `create` made, or one kit that was taken from it.")
+]
+
+
+@contextmanager
+def federation_installed() -> Iterator[None]:
+    """Turn a missing library into a sentence; it is imported only where it is used, because that takes a second."""
+    try:
+        yield
+    except ImportError as error:
+        raise BadInput(
+            f"a federation needs NVIDIA FLARE ({error}); install it with: pip install 'fedsynth[federation]'"
+        ) from error
+
+
+@app.command()
+def create(
+    sites: Annotated[str, typer.Option(metavar="A,B,C", help="The sites' names, with commas.")],
+    host: Annotated[str, typer.Option(help="Name or address at which the sites reach the server.")],
+    out: Annotated[Path, typer.Option(help="Folder for the kits; must not exist.")],
+    port: Annotated[int, typer.Option(help="The one port that the server opens.")] = 8002,
+    as_json: AsJson = False,
+) -> None:
+    """Make a start-up kit for the server, the coordinator and each site, and the authority that signs them.
+
+    Example: fedsynth federation create --sites st-mary,charite,ucl --host fl.example.org --port 8002 --out kits
+    """
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import create as make
+    made = make([name.strip() for name in sites.split(",") if name.strip()], host, port, out)
+    if as_json:
+        typer.echo(json.dumps({kit.name: str(kit.folder) for kit in made}))
+        return
+    for kit in made:
+        typer.echo(f"{kit.title:24} {kit.folder}")
+    typer.echo(
+        f"Give each party its own folder by a safe way, and keep {out / 'authority'} offline: who holds it can "
+        "make new members. Certificates are valid until "
+        f"{min(kit.expires for kit in made):%Y-%m-%d}; `fedsynth federation renew {out}` makes new ones."
+    )
+
+
+@app.command()
+def renew(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `create` made, with its authority.")],
+    party: Annotated[
+        list[str] | None, typer.Option(help="server, coordinator or a site; default: all.")
+    ] = None,
+) -> None:
+    """Make new keys and certificates; a kit's other files stay as they are.
+
+    Example: fedsynth federation renew kits --party ucl
+    """
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import renew as make
+    for kit in make(folder, party or ()):
+        if not party or kit.name in party:
+            typer.echo(
+                f"{kit.title:24} valid until {kit.expires:%Y-%m-%d}; hand over {kit.folder / 'startup'}"
+            )
+
+
+@app.command()
+def serve(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The server's kit.")],
+    listen: Annotated[
+        str | None, typer.Option(help="Address of this machine to listen on, if not the host's own.")
+    ] = None,
+) -> None:
+    """Run the server until Ctrl-C or `fedsynth federation stop`. It holds no data and sees no rows.
+
+    Example: fedsynth federation serve kits/server
+    """
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import Kit
+        from fedsynth.engines.nvflare_node import Node, check_port
+    loaded = Kit.load(kit, "server")
+    address = check_port(loaded, listen)
+    typer.echo(
+        f"Listening on {address}:{loaded.port} for {', '.join(loaded.sites)}; stop with Ctrl-C.", err=True
+    )
+    Node(loaded, _say, listen=address).run()
+
+
+@app.command()
+def status(folder: Directory, as_json: AsJson = False) -> None:
+    """Who is connected and what runs: asked of the server with the coordinator's kit, and of this machine.
+
+    Example: fedsynth federation status kits
+    """
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import Kit
+        from fedsynth.engines.nvflare_node import running
+        from fedsynth.engines.nvflare_session import Line
+    here = {str(path): running(path) for path in kits_in(folder)}
+    found: dict[str, Any] = {"here": here}
+    coordinator = folder / "coordinator" if (folder / "coordinator").is_dir() else folder
+    if json.loads((coordinator / "kit.json").read_text())["role"] == "coordinator":
+        kit = Kit.load(coordinator, "coordinator")
+        line = Line(kit)
+        connected = line.sites()
+        found["sites"] = {name: name in connected for name in kit.sites}
+        found["jobs"] = [
+            {"job": job.get("job_id"), "status": job.get("status"), "since": job.get("submit_time")}
+            for job in line.jobs()
+        ]
+        line.close()
+    typer.echo(json.dumps(found) if as_json else _told(found))
+
+
+def _told(found: dict[str, Any]) -> str:
+    lines = [
+        f"{path}: {f'process {pid}' if pid else 'not running here'}" for path, pid in found["here"].items()
+    ]
+    lines += [
+        f"{name}: {'connected' if on else 'not connected'}" for name, on in found.get("sites", {}).items()
+    ]
+    open_jobs = [job for job in found.get("jobs", []) if not str(job["status"]).startswith("FINISHED")]
+    lines += [f"job {job['job']}: {job['status']}" for job in open_jobs]
+    return "\n".join(lines)
+
+
+@app.command()
+def stop(folder: Directory) -> None:
+    """Stop the server and the sites that run on this machine from these kits.
+
+    Example: fedsynth federation stop kits
+    """
+    with federation_installed():
+        from fedsynth.engines.nvflare_node import stop as end
+    stopped = [path for path in kits_in(folder) if end(path)]
+    for path in stopped:
+        typer.echo(f"stopped {path}")
+    if not stopped:
+        typer.echo("nothing runs here from these kits")
+
+
+def kits_in(folder: Path) -> list[Path]:
+    """The kits in a folder, the server's first; or the folder itself, if it is one."""
+    if (folder / "kit.json").is_file():
+        return [folder]
+    found = sorted(path.parent for path in folder.glob("**/kit.json"))
+    if not found:
+        raise BadInput(f"{folder}: holds no start-up kit; expected what `fedsynth federation create` made")
+    return sorted(found, key=lambda path: path.name != "server")
+
+
+def _say(text: str) -> None:
+    typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

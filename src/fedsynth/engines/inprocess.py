@@ -6,6 +6,7 @@ from collections import deque
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedsynth.data.clients import Clients
 from fedsynth.engines.store import ClientStore, DeviceStore
@@ -29,18 +30,21 @@ class InProcess:
         device: str = "cpu",
         chunk: int | None = None,
         store: ClientStore | DeviceStore | None = None,
+        first: int = 0,
     ) -> None:
+        """`first` is the number of the first client here, where others are elsewhere."""
         self.clients = clients.to(device)
         on_gpu = torch.device(device).type == "cuda"
         self.store = store or (DeviceStore(device) if on_gpu else ClientStore())
         self._rng = rng
         self._device = device
         self._chunk = chunk
+        self._first = first
         self._queue: deque[tuple[Job, np.ndarray, ServerState]] = deque()
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Queue the clients, sorted by number of rows so that a chunk pads little."""
-        sizes = self.clients.offsets[ids + 1] - self.clients.offsets[ids]
+        sizes = self.clients.sizes[ids - self._first]
         ordered = ids[np.argsort(sizes, kind="stable")]
         chunk = self._chunk or self._default_chunk(job)
         for start in range(0, len(ordered), chunk):
@@ -56,17 +60,19 @@ class InProcess:
         job, ids, state = self._queue.popleft()
         count = len(ids)
         stacked = self._fill_up(ids)
-        data = self.clients.gather(stacked, self._device)
+        data = self.clients.gather(stacked - self._first, self._device)
         data.mask[count:] = False
-        memory = self.store.read(stacked, job.blank(state))
+        memory = self.store.read(stacked - self._first, job.blank(state))
         memory = {name: value.to(self._device) for name, value in memory.items()}
         streams = self._rng.at("client", type(job).__name__, state.version)
         with torch.backends.cudnn.flags(
             enabled=True, allow_tf32=False
         ):  # float32 as on a CPU, to the last bits
             messages, memory = job.client_round(state, memory, data, stacked, streams)
-        self.store.write(ids, {name: value[:count] for name, value in memory.items()})
-        return Arrival(ids, messages[:count], state.version, messages[:count].nbytes)
+        self.store.write(ids - self._first, {name: value[:count] for name, value in memory.items()})
+        sent = messages[:count]
+        down = count * sum(state.parts[part].nbytes for part in job.shared)
+        return Arrival(ids, sent, state.version, bytes_up=sent.nbytes, bytes_down=down)
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:
         """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort."""
@@ -78,3 +84,15 @@ class InProcess:
     def commit(self, state: ServerState) -> None:
         """Keep what the clients learned in the round that is now complete."""
         self.store.commit()
+
+    def index(self) -> dict[str, Tensor]:
+        """Where in the store each client's memory lies."""
+        return self.store.index()
+
+    def restore(self, index: dict[str, Tensor]) -> None:
+        """Go back to a checkpoint."""
+        self._queue.clear()
+        self.store.restore(index)
+
+    def close(self, state: ServerState) -> None:
+        """Nobody has to be told."""

@@ -6,6 +6,7 @@ middle of a round leaves the last committed round whole (the same idea as shadow
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
@@ -55,8 +56,10 @@ class ClientStore:
         stride = array.shape[1] * 4
         for client, row in zip(ids, array, strict=True):
             slot = self._free.pop() if self._free else self._grow()
-            os.pwrite(self._file.fileno(), row.tobytes(), slot * stride)
             self._pending[int(client)] = slot
+            data = row.tobytes()
+            if os.pwrite(self._file.fileno(), data, slot * stride) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _slot(self, client: int) -> int:
         return int(self._slots[client]) if client < len(self._slots) else -1
@@ -65,29 +68,52 @@ class ClientStore:
         self._used += 1
         return self._used - 1
 
-    def commit(self) -> None:
-        """Make the writes since the last commit the valid ones; the slots they replace become free."""
-        most = max(self._pending, default=-1)
+    def commit(self, ids: np.ndarray | None = None) -> None:
+        """Make the writes since the last commit (of these clients) the valid ones; slots they replace become free."""
+        done = self._taken(ids)
+        most = max(done, default=-1)
         if most >= len(self._slots):
             room = np.full(max(most + 1, 2 * len(self._slots)) - len(self._slots), -1, dtype=np.int64)
             self._slots = np.concatenate([self._slots, room])
-        for client, slot in self._pending.items():
+        for client, slot in done.items():
             if self._slots[client] >= 0:
                 self._free.append(int(self._slots[client]))
             self._slots[client] = slot
-        self._pending.clear()
+
+    def discard(self, ids: np.ndarray | None = None) -> None:
+        """Forget the writes since the last commit (of these clients)."""
+        self._free.extend(self._taken(ids).values())
+
+    def _taken(self, ids: np.ndarray | None) -> dict[int, int]:
+        """Take the writes of these clients off the waiting ones."""
+        wanted = list(self._pending) if ids is None else ids.tolist()
+        return {client: self._pending.pop(client) for client in wanted if client in self._pending}
 
     def index(self) -> dict[str, Tensor]:
         """Which slot holds which client: goes into the checkpoint, and back in through `restore`."""
         return {"store": torch.from_numpy(self._slots.copy())}
 
+    def waiting(self) -> dict[str, Tensor]:
+        """Which slot holds what is not yet valid, for a checkpoint that keeps it."""
+        pairs = np.array(sorted(self._pending.items()), dtype=np.int64).reshape(-1, 2)
+        return {"store/waiting": torch.from_numpy(pairs)}
+
     def restore(self, index: Mapping[str, Tensor]) -> None:
         """Go back to a checkpoint: anything written since is forgotten."""
         self._slots = index["store"].numpy().copy()
-        taken = set(self._slots[self._slots >= 0].tolist())
+        waiting = index["store/waiting"].tolist() if "store/waiting" in index else []
+        self._pending = {int(client): int(slot) for client, slot in waiting}
+        taken = {*self._slots[self._slots >= 0].tolist(), *self._pending.values()}
         self._used = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._used) if slot not in taken]
-        self._pending.clear()
+
+    def sync(self) -> None:
+        """Return once what was written would survive a power cut."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 class DeviceStore:
@@ -121,6 +147,15 @@ class DeviceStore:
 
     def commit(self) -> None:
         """Nothing to do: there is no file that a crash could leave half written."""
+
+    def index(self) -> dict[str, Tensor]:
+        """Nothing: this memory does not outlive its process."""
+        return {}
+
+    def restore(self, index: Mapping[str, Tensor]) -> None:
+        """Forget everything, as a new process would."""
+        self._rows.clear()
+        self._places.clear()
 
     def _index(self, ids: np.ndarray) -> Tensor:
         return torch.tensor([self._places[client] for client in ids.tolist()], device=self._device)

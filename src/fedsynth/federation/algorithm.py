@@ -52,6 +52,11 @@ class Job(Protocol):
         """What opening the sum costs."""
         ...
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The parts of the model that clients are sent."""
+        ...
+
     def blank(self, state: ServerState) -> Memory:
         """What a client that never took part remembers, [size] each."""
         ...

@@ -14,12 +14,17 @@ from fedsynth.federation.state import ServerState
 
 @dataclass(frozen=True)
 class Arrival:
-    """The messages [clients, ...] of one or more clients, and the version they started from."""
+    """The messages [rows, ...] of one or more clients, and the version they started from.
+
+    A site with many clients may add up their messages into one row. `lost` clients were asked too and will not come.
+    """
 
     ids: np.ndarray
     messages: Tensor
     version: int
-    bytes_up: int
+    bytes_up: int = 0
+    bytes_down: int = 0
+    lost: int = 0
 
 
 class Link(Protocol):
@@ -30,9 +35,25 @@ class Link(Protocol):
         ...
 
     def next(self) -> Arrival:
-        """Wait for the next arrival."""
+        """Wait for the next arrival, or for the news that somebody will not arrive."""
         ...
 
     def commit(self, state: ServerState) -> None:
         """The server has stepped to this state: what clients remember of the round is now valid."""
+        ...
+
+
+class LastingLink(Link, Protocol):
+    """A link whose clients outlive the server's process."""
+
+    def index(self) -> dict[str, Tensor]:
+        """What must be written down with the server's state, so that `restore` can go back to it."""
+        ...
+
+    def restore(self, index: dict[str, Tensor]) -> None:
+        """Go back to a checkpoint: what happened since never did."""
+        ...
+
+    def close(self, state: ServerState) -> None:
+        """The run is over and its last state is on disk."""
         ...

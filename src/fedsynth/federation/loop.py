@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,45 +47,60 @@ def run(
     """Train until `rounds`; `pay` is called before each release, `seen` after each round."""
     while state.version < rounds:
         began = time.perf_counter()
-        total, ids, sent = gather(algorithm, algorithm.schedule, algorithm.transport, link, state, rng)
-        pay(f"round {state.version + 1}", algorithm.charges(), ids)
-        opened = algorithm.transport.open(algorithm.wire, total)
+        heard = gather(algorithm, algorithm.schedule, algorithm.transport, link, state, rng)
+        pay(f"round {state.version + 1}", algorithm.charges(), heard.ids)
+        opened = algorithm.transport.open(algorithm.wire, heard.total)
         state, loss = algorithm.server_round(state, opened, rng.at("server", state.version))
         link.commit(state)
-        down = len(ids) * sum(state.parts[part].nbytes for part in algorithm.shared)
+        seconds = time.perf_counter() - began
         seen(
             state,
-            Round(state.version, loss, time.perf_counter() - began, len(ids), 0, sent, down),
+            Round(
+                state.version, loss, seconds, heard.clients, heard.dropped, heard.bytes_up, heard.bytes_down
+            ),
         )
     return state
 
 
+class Heard(NamedTuple):
+    """The sealed sum of one round; `ids` are all that were asked, because any of them may have sent something."""
+
+    total: Tensor
+    ids: np.ndarray
+    clients: int
+    dropped: int
+    bytes_up: int
+    bytes_down: int
+
+
 def gather(
     job: Job, schedule: Schedule, transport: Transport, link: Link, state: ServerState, rng: Rng
-) -> tuple[Tensor, np.ndarray, int]:
-    """The sealed sum of one round, the clients in it, and the bytes they sent."""
+) -> Heard:
+    """Start this round's clients and add up what arrives; who does not arrive is left out of the sum alone."""
     total = transport.zero(job.wire)
     clock = Clock(state.version)
     ids = schedule.start(clock, rng)
     link.start(job, ids, state)
     clock = Clock(state.version, in_flight=len(ids))
-    sent = 0
+    up = down = lost = 0
     while not schedule.ready(clock):
         arrival = link.next()
         weight = schedule.weigh(state.version - arrival.version)
-        weights = torch.full((len(arrival.ids),), weight)
+        weights = torch.full((len(arrival.messages),), weight)
         total = transport.absorb(job.wire, total, arrival.messages, weights)
-        clock = Clock(clock.version, clock.in_flight - len(arrival.ids), clock.arrived + len(arrival.ids))
-        sent += arrival.bytes_up
-    return total, ids, sent
+        came = len(arrival.ids)
+        clock = Clock(clock.version, clock.in_flight - came - arrival.lost, clock.arrived + came)
+        ids = np.union1d(ids, arrival.ids)
+        up, down, lost = up + arrival.bytes_up, down + arrival.bytes_down, lost + arrival.lost
+    return Heard(total, ids, clock.arrived, max(0, lost), up, down)
 
 
 def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Tensor:
     """The noisy answer to a one-shot query."""
     transport = Clear()
-    total, ids, _ = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
-    pay("", query.charges(), ids)
-    return query.estimate(transport.open(query.wire, total), rng.at("query", query.what))
+    heard = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
+    pay("", query.charges(), heard.ids)
+    return query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))
 
 
 def learn_balance(algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay) -> ServerState:

@@ -54,6 +54,11 @@ class Query:
         """The form of an answer."""
         return self.mechanism.wire(self.dim)
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """No part of a model is needed."""
+        return ()
+
     def blank(self, state: ServerState) -> dict[str, Tensor]:
         """Nothing is remembered."""
         return {}

@@ -22,10 +22,11 @@ Batch = dict[str, Tensor]  # x [rows, ...], y [rows] class numbers, weight [rows
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss by name: the noise it needs for each row, and the value above which it is reported as that value."""
+    """A loss by name: the noise it needs for each row, and the values between which it is reported."""
 
     noise: tuple[int, ...]
     bound: float
+    least: float = 0.0
 
 
 @dataclass(frozen=True)

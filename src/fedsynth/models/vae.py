@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fedsynth.data.encode import Block
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
+from fedsynth.models.rows import draw_rows
 from fedsynth.rng import Rng
 
 _LOGIT_BOUND = 15.0  # keeps exp() and the loss finite, so that no client can make the sum explode
@@ -124,19 +125,7 @@ class TableVAE:
         generator = rng.at("sample").torch_generator()
         latent = torch.randn(len(labels), self.latent, generator=generator)
         logits = self._logits(params["decoder"], latent, one_hot(labels, self.classes))
-        rows = torch.zeros(len(labels), self.width)
-        start = 0
-        for block in self.blocks:
-            chances = F.softmax(logits[:, start : start + block.size], dim=-1)
-            choice = torch.multinomial(chances, 1, generator=generator)
-            rows.scatter_(1, block.start + choice, 1.0)
-            if block.ordered:
-                within = torch.rand(len(labels), generator=generator)
-                position = (choice[:, 0] + within) / block.bins
-                missing = choice[:, 0] >= block.bins
-                rows[:, block.start + block.size] = torch.where(missing, 0.5, position)
-            start += block.size
-        return rows
+        return draw_rows(logits, self.blocks, self.width, generator)
 
     def _logits(self, params: Params, latent: Tensor, label: Tensor) -> Tensor:
         raw = call(self.parts["decoder"], params, torch.cat([latent, label], -1))

@@ -21,7 +21,7 @@ def tables(count, rows=40):
 
 
 def runs_of(shadows, count):
-    return [shadows._deal(table, Rng(1).at(number)) for number, table in enumerate(tables(count))]
+    return [shadows.deal(table, Rng(1).at(number)) for number, table in enumerate(tables(count))]
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def density_attack(
     """Guess that a row was trained on where synthetic rows are denser than the population.
 
     Half of `holdout`, split by client, is the attacker's sample of the population, the other half are the rows
-    that were not trained on. How densities are estimated (kernels of several widths, distances to near neighbours) is chosen on
-    one half of the rows that are asked about and judged on the other.
+    that were not trained on. How densities are estimated (kernels of several widths, distances to near
+    neighbours) is chosen on one half of the rows that are asked about and judged on the other.
     """
     name, rng = "density ratio", Rng(seed)
     try:

@@ -7,9 +7,9 @@ that a round of all runs is one call of the very `Algorithm` that a real run use
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,12 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
 
 _STACK_BYTES = 16 * 2**20  # of the updates of runs that train together; more is slower on a CPU
+Watch = Callable[[float], None]  # told the share of the work that is done, after each round
 
 
-def train_together(algorithm: Algorithm, runs: Sequence[Clients], rng: Rng) -> list[ServerState]:
+def train_together(
+    algorithm: Algorithm, runs: Sequence[Clients], rng: Rng, watch: Watch | None = None
+) -> list[ServerState]:
     """Train the algorithm once on each of `runs`, stacked; each run has its own start, cohorts and noise."""
     wrong = [len(clients) for clients in runs if len(clients) != algorithm.schedule.clients]
     if wrong:
@@ -48,11 +51,23 @@ def train_together(algorithm: Algorithm, runs: Sequence[Clients], rng: Rng) -> l
         raise Incompatible(
             f"{algorithm.name}: its mechanism keeps a state of its own, which cannot be stacked; use another"
         )
-    each = max(1, int(_STACK_BYTES // (4 * algorithm.dim * max(1.0, algorithm.schedule.expected))))
+    each = stacked_runs(algorithm)
     states: list[ServerState] = []
     for first in range(0, len(runs), each):
-        states += _Group(algorithm, tuple(runs[first : first + each]), first, rng).train()
+        group = _Group(algorithm, tuple(runs[first : first + each]), first, rng)
+        step = len(group.runs) / (len(runs) * algorithm.rounds)
+        states += group.train(partial(_tell, watch, first / len(runs), step))
     return states
+
+
+def _tell(watch: Watch | None, start: float, step: float, rounds: int) -> None:
+    if watch:
+        watch(start + step * rounds)
+
+
+def stacked_runs(algorithm: Algorithm) -> int:
+    """How many runs train as one stack."""
+    return max(1, int(_STACK_BYTES // (4 * algorithm.dim * max(1.0, algorithm.schedule.expected))))
 
 
 @dataclass(frozen=True)
@@ -68,8 +83,8 @@ class _Group:
         """The randomness of one run, whatever group it is in."""
         return self.rng.at("run", self.first + run)
 
-    def train(self) -> list[ServerState]:
-        """All rounds of all runs."""
+    def train(self, watch: Callable[[int], None]) -> list[ServerState]:
+        """All rounds of all runs; `watch` is told how many rounds are done."""
         states = [self._start(run) for run in range(len(self.runs))]
         memory = self._blank(states)
         for version in range(self.algorithm.rounds):
@@ -82,6 +97,7 @@ class _Group:
             states = [
                 self._step(state, messages[owner == run], run, version) for run, state in enumerate(states)
             ]
+            watch(version + 1)
         return states
 
     def _start(self, run: int) -> ServerState:
@@ -151,7 +167,7 @@ class Shadows:
     """Trains a recipe on each of several tables and draws as many synthetic ones: an attacker's workshop.
 
     Rows are dealt to `clients` at random; recipes on pooled data have one. `values` are the recipe's arguments, for
-    example those of a run that is attacked.
+    example those of a run that is attacked. `watch` is told how far training is.
     """
 
     recipe: str
@@ -159,6 +175,9 @@ class Shadows:
     values: Mapping[str, Any] = field(default_factory=dict)
     clients: int = 1
     private: bool = True
+    unit: str | None = None
+    trust: str | None = None
+    watch: Watch | None = None
 
     @classmethod
     def with_budget(
@@ -172,16 +191,20 @@ class Shadows:
     ) -> Shadows:
         """Shadows whose noise is calibrated to the target; record-level recipes need `records` among the values."""
         chosen = recipe_named(recipe)
-        task = Task(schema, clients, private=True)
-        _, fitted = fit_budget(chosen, task, chosen.values(values or {}), target)
+        _, fitted = fit_budget(chosen, chosen.task(schema, clients), chosen.values(values or {}), target)
         return cls(recipe, schema, fitted, clients)
 
     @cached_property
     def algorithm(self) -> Algorithm:
         """What is trained."""
         recipe = recipe_named(self.recipe)
-        task = Task(self.schema, self.clients, private=self.private)
-        return recipe.build(task, recipe.values(self.values))
+        return recipe.build(self.task, recipe.values(self.values))
+
+    @property
+    def task(self) -> Task:
+        """What the recipe is asked for."""
+        recipe = recipe_named(self.recipe)
+        return recipe.task(self.schema, self.clients, private=self.private, unit=self.unit, trust=self.trust)
 
     @property
     def ceiling(self) -> Ceiling | None:
@@ -191,13 +214,13 @@ class Shadows:
         """
         if not self.private:
             return None
-        adjacency = "add-remove" if recipe_named(self.recipe).unit == "record" else "replace-one"
+        adjacency = "add-remove" if self.task.unit == "record" else "replace-one"
         return Ceiling.of_event(cost(self.algorithm), adjacency)
 
     def __call__(self, tables: Sequence[pd.DataFrame], rows: int, rng: Rng) -> list[pd.DataFrame]:
         """One synthetic table of `rows` rows for each table."""
-        runs = [self._deal(table, rng.at("deal", number)) for number, table in enumerate(tables)]
-        states = train_together(self.algorithm, runs, rng.at("train"))
+        runs = [self.deal(table, rng.at("deal", number)) for number, table in enumerate(tables)]
+        states = train_together(self.algorithm, runs, rng.at("train"), self.watch)
         values = recipe_named(self.recipe).values(self.values)
         made = []
         for number, state in enumerate(states):
@@ -208,7 +231,7 @@ class Shadows:
             made.append(drawn)
         return made
 
-    def _deal(self, table: pd.DataFrame, rng: Rng) -> Clients:
+    def deal(self, table: pd.DataFrame, rng: Rng) -> Clients:
         """The rows in random hands; a row more at the end changes nobody else's."""
         x, y = TableEncoding(self.schema).encode(table[list(self.schema.names)])
         owner = np.minimum((rng.uniforms(len(table)) * self.clients).astype(np.int64), self.clients - 1)

@@ -23,6 +23,7 @@ from fedsynth.evaluation.cache import Cache
 from fedsynth.evaluation.features import FeatureNetwork
 from fedsynth.evaluation.image_steps import Images, image_steps
 from fedsynth.evaluation.score import Score, load_scores, save_scores
+from fedsynth.evaluation.shadow_game import ShadowGame, Tell
 from fedsynth.evaluation.step import Found, Step
 from fedsynth.evaluation.table_steps import table_steps
 from fedsynth.evaluation.text_steps import text_steps
@@ -103,6 +104,7 @@ def evaluate(
     sampler: Sampler | None = None,
     network: FeatureNetwork | None = None,
     claim: Claim | None = None,
+    shadows: ShadowGame | None = None,
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
@@ -111,15 +113,26 @@ def evaluate(
     are not measured twice. `sampler(class, rows)` makes synthetic rows of a class for a table whose rare class is
     balanced; without it they are taken out of `synthetic`. `network` gives the features that images are compared
     on; without it, a LeNet is trained on the real ones. `claim` is the privacy that attacks on a table, which need
-    `test`, are set beside.
+    `test`, are set beside. `shadows` is the recipe of the run, which `deep` trains many times over to see whether
+    that tells who was in. Where the schema names a client column and the tables have it, nobody is held out in
+    part and nobody is asked about twice.
     """
+    stage = _Stage(progress)
     steps = _steps(
-        real, synthetic, schema, test, deep=deep, seed=seed, sampler=sampler, network=network, claim=claim
+        real,
+        synthetic,
+        schema,
+        test,
+        deep=deep,
+        seed=seed,
+        sampler=sampler,
+        network=network,
+        claim=claim,
+        shadows=shadows,
+        tell=stage.within,
     )
-    seen = network.setting() if network else None
-    kept = (
-        Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, seen, claim) if cache else None
-    )
+    known = (network.setting() if network else None, claim, sampler is not None, shadows)
+    kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, *known) if cache else None
     details: dict[str, Any] = {
         "internal": INTERNAL,
         "kind": schema.kind,
@@ -132,14 +145,27 @@ def evaluate(
     }
     scores: list[Score] = []
     for done, step in enumerate(steps):
-        if progress:
-            progress(step.title, done, len(steps))
+        stage.reach(step.title, done, len(steps))
         found = kept.run(step) if kept else step.run()
         scores += found.scores
         _merge(details, found)
-    if progress:
-        progress("done", len(steps), len(steps))
+    stage.reach("done", len(steps), len(steps))
     return Evaluation(tuple(scores), details)
+
+
+class _Stage:
+    """Which piece is at work, so that a long one can say how far it is."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._done, self._pieces = progress, 0, 0
+
+    def reach(self, title: str, done: int, pieces: int) -> None:
+        self._done, self._pieces = done, pieces
+        self.within(title)
+
+    def within(self, title: str) -> None:
+        if self._progress:
+            self._progress(title, self._done, self._pieces)
 
 
 def _rows(data: Data) -> int:
@@ -147,10 +173,13 @@ def _rows(data: Data) -> int:
 
 
 def _merge(details: dict[str, Any], found: Found) -> None:
-    """Add a step's details; topics that are objects are joined."""
+    """Add a step's details; topics that are objects or lists are joined."""
     for topic, value in found.details.items():
         known = details.get(topic)
-        details[topic] = {**known, **value} if isinstance(known, Mapping) else value
+        if isinstance(known, Mapping):
+            details[topic] = {**known, **value}
+        else:
+            details[topic] = [*known, *value] if isinstance(known, list) else value
 
 
 def _steps(
@@ -164,6 +193,8 @@ def _steps(
     sampler: Sampler | None,
     network: FeatureNetwork | None,
     claim: Claim | None,
+    shadows: ShadowGame | None,
+    tell: Tell,
 ) -> Sequence[Step]:
     given = {"real": real, "synthetic": synthetic, "test": test}
     for what, data in given.items():
@@ -176,7 +207,8 @@ def _steps(
         return image_steps(real, synthetic, schema, network=network, **parts)  # type: ignore[arg-type]
     if schema.kind == "text":
         return text_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
-    return table_steps(real, synthetic, schema, sampler=sampler, claim=claim, **parts)  # type: ignore[arg-type]
+    parts |= {"sampler": sampler, "claim": claim, "shadows": shadows, "tell": tell}
+    return table_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
 
 
 def _fits(data: Data, kind: str) -> bool:

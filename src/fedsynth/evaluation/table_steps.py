@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.attack import MEASURES as ATTACKED
 from fedsynth.evaluation.attack import attack_curves
 from fedsynth.evaluation.attacks import Claim, table_attacks
 from fedsynth.evaluation.augmentation import FEW_ROWS, RARE_CLASS, Sampler, few_rows, rare_class, sampler_from
@@ -19,8 +20,10 @@ from fedsynth.evaluation.detection import DETECTORS, detection, detection_name
 from fedsynth.evaluation.fidelity import column_pairs, column_shapes, missing_values
 from fedsynth.evaluation.holdout import parted
 from fedsynth.evaluation.marginals import CMD, WAYS, correlation_matrix_distance, marginal_name, marginals
+from fedsynth.evaluation.membership import NAME
 from fedsynth.evaluation.overlay import associations, column_overlays
 from fedsynth.evaluation.score import Score
+from fedsynth.evaluation.shadow_game import ShadowGame, Tell
 from fedsynth.evaluation.step import Found, Step
 from fedsynth.evaluation.tables import Tables
 from fedsynth.evaluation.tuning import ORDER, REGRET, tuning
@@ -58,9 +61,11 @@ def table_steps(
     seed: int = 0,
     sampler: Sampler | None = None,
     claim: Claim | None = None,
+    shadows: ShadowGame | None = None,
+    tell: Tell | None = None,
 ) -> Sequence[Step]:
-    """Every piece for a table; nothing is computed before a piece is run."""
-    work = _Work(real, synthetic, schema, test, deep, seed, sampler, claim)
+    """Every piece for a table; nothing is computed before a piece is run. `tell` hears from long pieces."""
+    work = _Work(real, synthetic, schema, test, deep, seed, sampler, claim, shadows, tell)
     steps = [
         Step("column shapes", ("column shapes", "missing values"), work.shapes),
         Step("column pairs", ("column pairs",), work.pairs),
@@ -73,6 +78,10 @@ def table_steps(
     ]
     if test is not None:
         steps.append(Step("attacks", (), work.attacks))
+    if deep:
+        steps.append(
+            Step("shadow generators", tuple(f"{NAME}: {each}" for each in ATTACKED), work.membership)
+        )
     if schema.label is None:
         return steps
     steps += [work.usefulness(name) for name in (*CLASSIFIERS, *(FURTHER if deep else ()))]
@@ -97,9 +106,12 @@ class _Work:
         seed: int,
         sampler: Sampler | None,
         claim: Claim | None,
+        shadows: ShadowGame | None,
+        tell: Tell | None,
     ) -> None:
         self._real, self._synthetic, self._schema, self._test = real, synthetic, schema, test
         self._deep, self._seed, self._sampler, self._claim = deep, seed, sampler, claim
+        self._shadows, self._tell = shadows, tell
 
     @cached_property
     def tables(self) -> Tables:
@@ -143,6 +155,16 @@ class _Work:
         assert self._test is not None
         scores = table_attacks(
             self._real, self._synthetic, self._test, self._schema, claim=self._claim, seed=self._seed
+        )
+        return Found(tuple(scores), {"attacks": attack_curves(scores)})
+
+    def membership(self) -> Found:
+        """Whether training the run's recipe again and again tells who was in it."""
+        if self._shadows is None:
+            raise BadInput("shadow generators need the recipe of the run; name it with --run RUN")
+        ceiling = self._claim.ceiling if self._claim else None
+        scores = self._shadows.play(
+            self._real, self._schema, ceiling=ceiling, seed=self._seed, tell=self._tell
         )
         return Found(tuple(scores), {"attacks": attack_curves(scores)})
 

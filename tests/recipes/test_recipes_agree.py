@@ -10,7 +10,7 @@ from fedsynth.rng import Rng
 
 CASES = [
     (name, kind, private)
-    for name in ("central_vae", "fvae", "dpd_fvae")
+    for name in ("central_vae", "fvae", "dpd_fvae", "fed_vae")
     for kind in ("table", "image")
     for private in (True, False)
     if private or kind == "table"
@@ -71,14 +71,14 @@ def test_the_chunk_size_changes_nothing_in_the_final_model(case):
         torch.testing.assert_close(pieces.balance, whole.balance, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae"])
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae", "fed_vae"])
 def test_the_same_seed_gives_the_same_bits(name, build, ten):
     algorithm = build(name, clients=1 if name == "central_vae" else 10)
     first, second = (finished(algorithm, ten["table"], 3) for _ in range(2))
     assert all(torch.equal(first.parts[part], second.parts[part]) for part in first.parts)
 
 
-@pytest.mark.parametrize("name", ["fvae", "dpd_fvae"])
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "fed_vae"])
 def test_messages_lie_on_the_grid_of_the_noise(name, build, ten):
     algorithm = build(name)
     messages, _ = one_round(algorithm, ten["table"], 10)
@@ -86,7 +86,7 @@ def test_messages_lie_on_the_grid_of_the_noise(name, build, ten):
     assert torch.equal(steps, steps.round())
 
 
-@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae"])
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae", "fed_vae"])
 def test_adam_at_the_clients_agrees_between_chunk_sizes_too(name, build, ten):
     algorithm = build(name, private=False, optimizer="adam", encoder_optimizer="adam", learning_rate=1e-3)
     together, _ = one_round(algorithm, ten["table"], 10)

@@ -14,6 +14,7 @@ from fedsynth.errors import BadInput, Incompatible, nearest
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.recipes import vae
+from fedsynth.recipes.fed_vae import fed_vae
 from fedsynth.recipes.task import Task
 
 
@@ -154,6 +155,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
         Recipe("fvae", vae.fvae, CLIENT_LEVEL),
         Recipe("dpd_fvae", vae.dpd_fvae, CLIENT_LEVEL),
+        Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
     )
 }
 

@@ -26,11 +26,15 @@ _NOISE_AT_ONCE = 2**20  # numbers
 
 @dataclass(frozen=True)
 class Phase:
-    """Train parts on `objective`, each by its own optimizer, with batches and gradients as `rule` says."""
+    """Train parts on `objective`, each by its own optimizer, with batches and gradients as `rule` says.
+
+    With a `label`, the rows of that class alone: one phase for each class is one pass over all rows.
+    """
 
     objective: str
     optimizers: Mapping[str, Optimizer]
     rule: Rule
+    label: int | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -80,7 +84,8 @@ def train(
         trained, state, torch.zeros(len(ids), device=device), torch.zeros(len(ids), device=device)
     )
     loss = loss_of(model, phase.objective)
-    rows = list(phase.rule.batches(data.mask, ids, rng))
+    mask = data.mask if phase.label is None else data.mask & (data.y == phase.label)
+    rows = list(phase.rule.batches(mask, ids, rng))
     noise = draw_noise(rng.at("train").keys(ids, device), rows, model.objectives[phase.objective].noise)
     if device.type == "cuda" and phase.rule.release is None:
         return run_captured(phase, loss, progress, fixed, data, rows, noise)

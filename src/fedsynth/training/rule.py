@@ -88,6 +88,15 @@ def _in_dims(parts: Trained) -> dict[str, int | None]:
     return {name: 0 if flat.dim() == 2 else None for name, flat in parts.items()}
 
 
+def plain_gradient(loss: Loss, step: Step) -> tuple[Trained, Tensor]:
+    """The gradient of each client's own mean loss, and that loss [clients]."""
+    leaves = {name: flat.detach().requires_grad_() for name, flat in step.trained.items()}
+    over_clients = vmap(loss, in_dims=(0, _in_dims(step.fixed), 0, 0))
+    losses = over_clients(leaves, step.fixed, step.batch, step.noise)
+    gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
+    return dict(zip(leaves, gradients, strict=True)), losses.detach()
+
+
 @dataclass(frozen=True)
 class Epochs:
     """Plain gradients over shuffled batches, each row once an epoch; a short client has fewer steps."""
@@ -113,18 +122,15 @@ class Epochs:
         orders = torch.argsort(expand_uniform(each, (longest,)).masked_fill(~mask, 2.0), dim=2, stable=True)
         counts = mask.sum(1, keepdim=True)
         places = torch.arange(longest, device=mask.device) < counts
+        most = max(1, int(counts.max()))  # fewer than the longest where a phase takes some rows only
         for epoch, order in enumerate(orders):
-            for number, start in enumerate(range(0, longest, self.batch_size)):
+            for number, start in enumerate(range(0, most, self.batch_size)):
                 stop = start + size
                 yield Rows(order[:, start:stop], places[:, start:stop], epoch * 1_000_000 + number)
 
     def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """The gradient of each client's own mean loss."""
-        leaves = {name: flat.detach().requires_grad_() for name, flat in step.trained.items()}
-        over_clients = vmap(loss, in_dims=(0, _in_dims(step.fixed), 0, 0))
-        losses = over_clients(leaves, step.fixed, step.batch, step.noise)
-        gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
-        return dict(zip(leaves, gradients, strict=True)), losses.detach()
+        return plain_gradient(loss, step)
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,7 @@ class DPSGD:
     def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
         """Each record of each client independently with probability `rate`, at each step."""
         counts = mask.sum(1).tolist()
+        held = torch.argsort(~mask.cpu(), dim=1, stable=True)  # the rows that count come first
         for step in range(self.steps):
             streams = (rng.at("batch", int(client), step) for client in ids)
             drawn = [poisson_sample(n, self.rate, s) for n, s in zip(counts, streams, strict=True)]
@@ -165,7 +172,7 @@ class DPSGD:
             index = torch.zeros(len(ids), longest, dtype=torch.int64)
             weight = torch.zeros(len(ids), longest, dtype=torch.bool)
             for client, rows in enumerate(drawn):
-                index[client, : len(rows)] = torch.from_numpy(rows)
+                index[client, : len(rows)] = held[client, torch.from_numpy(rows)]
                 weight[client, : len(rows)] = True
             yield Rows(index.to(mask.device), weight.to(mask.device), step)
 

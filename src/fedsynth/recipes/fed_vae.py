@@ -1,0 +1,168 @@
+"""FedVAE (Margaritis 2021, a thesis, Algorithms 4 to 7): one VAE a class or one for all, central or local noise.
+
+Encoders stay with their clients and only decoders are averaged, each client's update clipped. `separate` is a VAE for
+each class, trained on the rows of that class and clipped to S / sqrt(C) on its own (Algorithms 4 and 5); `unified` is
+one VAE whose decoder is given the label (Algorithms 6 and 7). Noise is added to the sum by a trusted server, or by each
+client to its own update (`--trust local`), as for every recipe that protects clients.
+
+What differs from the thesis: cohorts are drawn independently unless `cohort` is given, local noise is accounted for
+the client that takes part most often and between any two data sets of a client, never for an average client, and the
+loss shown is part of the noisy sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.models.label_image import LabelImageVAE
+from fedsynth.models.model import Layout, Model
+from fedsynth.models.per_class import PerClass, of_class
+from fedsynth.models.signal import DenseSignalVAE, SpectralVAE, Waveform
+from fedsynth.models.vae import TableVAE
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.local import LocalGaussian
+from fedsynth.privacy.mechanism import Mechanism
+from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.settings import (
+    ClientPrivacy,
+    Local,
+    PrivateEncoder,
+    Rounds,
+    check_ranges,
+    one_of,
+    setting,
+)
+from fedsynth.recipes.task import Task
+from fedsynth.recipes.vae import balance_query, schedule_of
+from fedsynth.training.plan import Phase
+from fedsynth.training.rule import Epochs
+from fedsynth.transport.registry import transport_named
+
+DECODERS = ("auto", "histogram", "dense", "spectral", "convolution")
+
+
+@dataclass(frozen=True)
+class Autoencoders:
+    """How many autoencoders there are, and what each looks like."""
+
+    vaes: str = setting(
+        "separate", "separate: one VAE a class; unified: one, whose decoder is given the label"
+    )
+    decoder: str = setting(
+        "auto",
+        "histogram (tables), convolution (images), or for signals dense (the thesis's) or spectral; auto: the first "
+        "that fits the kind of data",
+    )
+    latent: int = setting(8, "numbers in the latent code", 1)
+    hidden: tuple[int, ...] = setting((64,), "hidden layers of a dense network, from the row inwards", 1)
+    width: int = setting(32, "channels of the first convolution, for images", 1)
+    bands: int = setting(16, "frequency bands of a spectral decoder", 2)
+    typical: float = setting(
+        0.03, "typical amplitude of a signal, as a share of half its public range", 1e-6, 1.0
+    )
+    beta: float = setting(1.0, "weight of the KL term", 0.0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        one_of("vaes", self.vaes, ("separate", "unified"))
+        one_of("decoder", self.decoder, DECODERS)
+
+    def build(self, task: Task) -> Model:
+        """The model for the task: one VAE, or one a class."""
+        if self.vaes == "unified":
+            return self._one(task, task.classes)
+        if task.classes < 2:
+            raise Incompatible(
+                "vaes=separate: one VAE a class needs a label with two classes or more; give --label, or set "
+                "vaes=unified"
+            )
+        return PerClass(self._one(task, 0), task.classes)
+
+    def _one(self, task: Task, classes: int) -> Model:
+        decoder = self.decoder
+        if decoder == "auto":
+            decoder = {"table": "histogram", "image": "convolution"}.get(task.kind, "")
+        if task.kind == "image" and decoder == "convolution":
+            return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta)
+        if task.kind != "table" or decoder in ("convolution", ""):
+            raise Incompatible(
+                f"decoder={self.decoder}, kind={task.kind}: fed_vae makes tables by histogram, dense or spectral, "
+                "and images by convolution"
+            )
+        if decoder == "histogram":
+            return TableVAE(task.width, task.blocks, classes, self.latent, self.hidden, self.beta)
+        wave = Waveform(task.blocks, self.typical)
+        if decoder == "dense":
+            return DenseSignalVAE(wave, classes, self.latent, self.hidden, self.beta)
+        return SpectralVAE(wave, classes, self.latent, self.bands, (), self.hidden, self.beta)
+
+
+def fed_vae(
+    task: Task,
+    architecture: Autoencoders = Autoencoders(),
+    local: Local = Local(),
+    rounds: Rounds = Rounds(),
+    privacy: ClientPrivacy = ClientPrivacy(),
+    private_encoder: PrivateEncoder = PrivateEncoder(),
+) -> Algorithm:
+    """FedVAE: decoders are averaged, one a class or one for all, under client-level central or local DP."""
+    model = architecture.build(task)
+    homes = {part: Home.SHARED if part in model.generative else Home.CLIENT for part in model.parts}
+    schedule = schedule_of(task, rounds)
+    own = task.trust == "local"
+    return Algorithm(
+        name="fed_vae",
+        model=model,
+        homes=homes,
+        plan=_plan(task, model, architecture.vaes == "separate", local, private_encoder),
+        mechanism=_mechanism(task, privacy, model),
+        schedule=schedule,
+        server=rounds.build(),
+        rounds=rounds.rounds,
+        transport=transport_named(task.transport),
+        keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
+        balance=balance_query(
+            task,
+            "client",
+            privacy.noise_multiplier,
+            1.0 if own else schedule.expected / task.clients,
+            schedule.participations(rounds.rounds),
+            privacy.balance_share,
+        ),
+        report=privacy.report * privacy.clip,
+    )
+
+
+def _plan(
+    task: Task, model: Model, separate: bool, local: Local, private_encoder: PrivateEncoder
+) -> tuple[Phase, ...]:
+    """A pass over the rows: class by class where each has a VAE of its own."""
+    rule = Epochs(local.epochs, local.batch_size)
+    encoder, decoder = private_encoder.build(task.kind), local.build(task.kind)
+    if not separate:
+        return (Phase("elbo", {"encoder": encoder, "decoder": decoder}, rule),)
+    return tuple(
+        Phase(
+            of_class("elbo", number),
+            {of_class("encoder", number): encoder, of_class("decoder", number): decoder},
+            rule,
+            label=number,
+        )
+        for number in range(task.classes)
+    )
+
+
+def _mechanism(task: Task, privacy: ClientPrivacy, model: Model) -> Mechanism:
+    """Each decoder's update clipped by itself, to an equal share of the clip; the loss in a block of its own."""
+    if not task.private:
+        return NoPrivacy()
+    sizes = [Layout.of(model.parts[part]).size for part in model.generative]
+    share = math.sqrt((1 - privacy.report**2) / len(sizes))
+    clip = Clip(privacy.clip, (*((size, share) for size in sizes), (1, privacy.report)))
+    if task.trust == "local":
+        return LocalGaussian(clip, privacy.noise_multiplier)
+    return CentralGaussian(clip, privacy.noise_multiplier)

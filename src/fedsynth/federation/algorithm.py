@@ -177,12 +177,13 @@ class Algorithm:
             }
             for part in self.keep
         }
-        loss = torch.zeros(len(ids), device=device)
+        losses, steps = torch.zeros(2, len(ids), device=device)
         for number, phase in enumerate(self.plan):
             progress = train(self.model, phase, params, slots, data, ids, rng.at("phase", number))
             params, slots = {**params, **progress.params}, {**slots, **progress.slots}
-            loss = progress.loss if number == 0 else loss
-        return params, slots, loss
+            if number == 0 or phase.label is not None:  # what is reported: the first phase, over all classes
+                losses, steps = losses + progress.losses, steps + progress.steps
+        return params, slots, losses / steps.clamp(min=1)
 
     def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float]:
         """The next state from the opened sum, and the mean loss that came with it (as private as the sum)."""

@@ -1,0 +1,123 @@
+"""The public terms of one masked sum, which every party checks for itself, and who is whose neighbor in it.
+
+Up to 100 parties everybody masks with everybody (Bonawitz et al. 2017). Above, each masks with k neighbors only, on a
+random circle (Bell et al. 2020): k and the number of shares that open a secret follow from how many parties may
+collude or drop out, so that failure has probability 2^-40 (privacy) or 2^-20 (the sum opens). Everybody with everybody
+stands against a server that lies; neighbors stand against one that is curious, but does not itself choose whom to
+report as dropped out: that could cut the circle into arcs whose sums it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from scipy.stats import hypergeom
+
+from fedsynth.errors import BadInput, FedsynthError, Incompatible
+from fedsynth.transport.primitives import digest
+
+MOST_COMPLETE = 100  # parties that all mask with each other
+_SECRECY, _SUCCESS = 2.0**-40, 2.0**-20
+STAGES = ("advertise", "share", "mask", "confirm", "reveal")
+
+
+class Cheated(FedsynthError):
+    """An honest party was asked for what could reveal somebody's input: it stops and says why."""
+
+
+class Aborted(FedsynthError):
+    """Too few parties are left to open the sum; nothing of it was revealed."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One round's terms: who may take part, known by which identity, what is summed, how many must survive.
+
+    An active server that shows different survivors to different parties is powerless only if more than half of all
+    parties and colluders must agree on them: 2 * threshold > parties + colluders.
+    """
+
+    run: str
+    number: int  # of the round; a party never takes part in the same or an earlier one again
+    dim: int
+    bits: int
+    threshold: int
+    roster: Mapping[int, bytes]  # long-term public keys, by party
+    colluders: int = 0
+
+    def __post_init__(self) -> None:
+        count = len(self.roster)
+        if not 2 <= self.threshold <= count:
+            raise Incompatible(
+                f"threshold={self.threshold} of {count} parties: secure aggregation needs at least 2 in a sum, and "
+                "no more than there are"
+            )
+        if 2 * self.threshold <= count + self.colluders:
+            raise Incompatible(
+                f"threshold={self.threshold} of {count} parties with {self.colluders} colluders: a server could show "
+                f"two halves different survivors; use a threshold above {(count + self.colluders) / 2:g}"
+            )
+        if not 1 <= self.bits <= 32 or self.dim < 1:
+            raise BadInput(f"bits={self.bits}, dim={self.dim}: expected 1 to 32 bits and at least one number")
+
+    @cached_property
+    def context(self) -> bytes:
+        """A name of just these terms: whatever is signed, sealed or derived is bound to it."""
+        members = [number.to_bytes(4, "big") + key for number, key in sorted(self.roster.items())]
+        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders)
+        return digest(b"fedsynth secagg 1", self.run.encode(), repr(numbers).encode(), *members)
+
+    @cached_property
+    def degree(self) -> tuple[int, int]:
+        """Neighbors of a party, and shares (its own included) that open its secrets."""
+        count = len(self.roster)
+        if count <= MOST_COMPLETE:
+            return count - 1, self.threshold
+        return sparse_degree(count, self.threshold, self.colluders)
+
+    def neighbors(self, present: Sequence[int]) -> dict[int, tuple[int, ...]]:
+        """Who masks with whom, among those present: on a circle whose order is a hash of the terms and the present."""
+        most, _ = self.degree
+        if len(present) - 1 <= most:
+            return {party: tuple(other for other in present if other != party) for party in present}
+        salt = digest(self.context, b"circle", *(party.to_bytes(4, "big") for party in present))
+        circle = sorted(present, key=lambda party: digest(salt, party.to_bytes(4, "big")))
+        around = [step for half in range(1, most // 2 + 1) for step in (-half, half)]
+        return {
+            party: tuple(sorted(circle[(place + step) % len(circle)] for step in around))
+            for place, party in enumerate(circle)
+        }
+
+
+@lru_cache(maxsize=32)
+def sparse_degree(count: int, threshold: int, colluders: int) -> tuple[int, int]:
+    """The least even number of neighbors, and the shares that open a secret, for which both failures are rare.
+
+    Privacy fails where colluders alone hold enough shares of a neighborhood; opening fails where drop-outs leave too
+    few. With random neighbors both are hypergeometric tails, times the number of parties (Bell et al. 2020, Section 4).
+
+    >>> sparse_degree(1000, 900, 50)
+    (40, 22)
+    """
+    for degree in range(8, count - 1, 2):
+        for needed in range(degree // 2 + 2, degree + 1):
+            exposed = hypergeom.sf(needed - 1, count - 1, colluders, degree)
+            stuck = hypergeom.cdf(needed - 1, count - 1, threshold - 1, degree)
+            if count * exposed <= _SECRECY and count * stuck <= _SUCCESS:
+                return degree, needed
+    return count - 1, threshold
+
+
+def dump(parties: Sequence[int]) -> bytes:
+    """A list of parties as bytes, in ascending order."""
+    return b"".join(party.to_bytes(4, "big") for party in sorted(parties))
+
+
+def load(data: bytes) -> list[int]:
+    """The list that `dump` wrote; refuses repetitions and disorder."""
+    found = [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)]
+    if len(data) % 4 or found != sorted(set(found)):
+        raise BadInput("a list of parties is not in ascending order, or names one of them twice")
+    return found

@@ -1,0 +1,147 @@
+"""The cryptography that secure aggregation stands on, under names that say what it is for.
+
+This is the only file that imports the library: X25519 for agreement, HKDF-SHA256 for keys, AES-256 in counter mode
+for masks, ChaCha20-Poly1305 for sealed shares, Ed25519 for long-term identities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedsynth.errors import BadInput
+
+KEY = 32  # bytes of every key, seed and public key
+SIGNATURE = 64
+_NONCE = bytes(12)  # every sealing key is used for one message only
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """The parts of `cryptography` in use, or an error that names the extra."""
+    try:
+        from cryptography import exceptions
+        from cryptography.hazmat.primitives import ciphers
+        from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
+        from cryptography.hazmat.primitives.ciphers import aead
+    except ImportError as error:  # pragma: no cover - depends on the installation
+        raise BadInput(
+            'secure aggregation needs the package cryptography: pip install "fedsynth[secure]"'
+        ) from error
+
+    class Parts:
+        errors, cipher, signing, agreement, sealing = exceptions, ciphers, ed25519, x25519, aead
+
+    return Parts
+
+
+def digest(*pieces: bytes) -> bytes:
+    """SHA-256 of the pieces, each behind its length, so that no two lists of pieces hash alike."""
+    hashed = hashlib.sha256()
+    for piece in pieces:
+        hashed.update(len(piece).to_bytes(8, "big"))
+        hashed.update(piece)
+    return hashed.digest()
+
+
+def derive(secret: bytes, context: bytes, purpose: bytes) -> bytes:
+    """A 256-bit key for one purpose (HKDF-SHA256, RFC 5869, with the context as salt)."""
+    extracted = hmac.new(context, secret, hashlib.sha256).digest()
+    return hmac.new(extracted, purpose + b"\x01", hashlib.sha256).digest()
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """An X25519 key pair for one round."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> KeyPair:
+        """A new pair from the operating system's randomness."""
+        return cls(os.urandom(KEY))
+
+    @property
+    def public(self) -> bytes:
+        """The public key."""
+        made = _library().agreement.X25519PrivateKey.from_private_bytes(self.secret)
+        return bytes(made.public_key().public_bytes_raw())
+
+    def agree(self, other: bytes) -> bytes:
+        """The secret shared with the holder of the public key `other`."""
+        agreement = _library().agreement
+        try:
+            mine = agreement.X25519PrivateKey.from_private_bytes(self.secret)
+            return bytes(mine.exchange(agreement.X25519PublicKey.from_public_bytes(other)))
+        except ValueError as error:
+            raise BadInput(f"a public key of {len(other)} bytes cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A party's long-term Ed25519 key; others know it by `public` from before the first round."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> Identity:
+        """A new identity from the operating system's randomness."""
+        return cls(os.urandom(KEY))
+
+    @property
+    def public(self) -> bytes:
+        """What others know this party by."""
+        made = _library().signing.Ed25519PrivateKey.from_private_bytes(self.secret)
+        return bytes(made.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message."""
+        return bytes(_library().signing.Ed25519PrivateKey.from_private_bytes(self.secret).sign(message))
+
+
+def signed_by(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether the holder of `public` signed the message.
+
+    >>> me = Identity.fresh()
+    >>> signed_by(me.public, me.sign(b"yes"), b"yes"), signed_by(me.public, me.sign(b"yes"), b"no")
+    (True, False)
+    """
+    library = _library()
+    try:
+        library.signing.Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (library.errors.InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def seal(key: bytes, message: bytes, about: bytes) -> bytes:
+    """Encrypt for whoever holds the key, bound to `about`; a key seals one message only."""
+    return bytes(_library().sealing.ChaCha20Poly1305(key).encrypt(_NONCE, message, about))
+
+
+def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
+    """The message, or None if it was not sealed with this key about this."""
+    library = _library()
+    try:
+        return bytes(library.sealing.ChaCha20Poly1305(key).decrypt(_NONCE, sealed, about))
+    except (library.errors.InvalidTag, ValueError):
+        return None
+
+
+def mask(seed: bytes, dim: int) -> np.ndarray:
+    """`dim` uniform 32-bit numbers from a 256-bit seed; their low bits are uniform in any smaller ring.
+
+    >>> mask(bytes(32), 3).dtype, len(mask(bytes(32), 3))
+    (dtype('uint32'), 3)
+    """
+    if len(seed) != KEY:
+        raise BadInput(f"a mask's seed has {len(seed)} bytes; expected all {KEY}")
+    cipher = _library().cipher
+    stream = cipher.Cipher(cipher.algorithms.AES(seed), cipher.modes.CTR(bytes(16))).encryptor()
+    return np.frombuffer(stream.update(bytes(4 * dim)), dtype="<u4")

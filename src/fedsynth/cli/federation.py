@@ -120,14 +120,13 @@ def status(folder: Directory, as_json: AsJson = False) -> None:
     coordinator = folder / "coordinator" if (folder / "coordinator").is_dir() else folder
     if json.loads((coordinator / "kit.json").read_text())["role"] == "coordinator":
         kit = Kit.load(coordinator, "coordinator")
-        line = Line(kit)
-        connected = line.sites()
-        found["sites"] = {name: name in connected for name in kit.sites}
-        found["jobs"] = [
-            {"job": job.get("job_id"), "status": job.get("status"), "since": job.get("submit_time")}
-            for job in line.jobs()
-        ]
-        line.close()
+        with Line(kit) as line:
+            connected = line.sites()
+            found["sites"] = {name: name in connected for name in kit.sites}
+            found["jobs"] = [
+                {"job": job.get("job_id"), "status": job.get("status"), "since": job.get("submit_time")}
+                for job in line.jobs()
+            ]
     typer.echo(json.dumps(found) if as_json else _told(found))
 
 

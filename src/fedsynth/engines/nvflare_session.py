@@ -11,9 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from nvflare.fuel.flare_api.api_spec import JobNotRunning, NoReply
+from nvflare.fuel.flare_api.api_spec import InternalError, JobNotRunning, NoReply
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from fedsynth.engines.nvflare_controller import ASKED, DONE, FETCH, NEWS, REGROUP, TASK
@@ -21,7 +22,7 @@ from fedsynth.engines.nvflare_kits import COORDINATOR, Kit
 from fedsynth.errors import FedsynthError
 
 TASK_INTERVAL_S = 0.05  # how long a site waits before it asks for the next task
-_WORK = {
+WORK = {
     "server": "fedsynth.synthesis.conductor.Conductor",
     "client": "fedsynth.synthesis.attendant.FromEnvironment",
 }
@@ -45,8 +46,16 @@ class Line:
             )
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; the engine's threads would keep the process alive."""
         with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
             self._session.close()
 
@@ -59,10 +68,10 @@ class Line:
         found: list[dict[str, Any]] = self._quiet(lambda: self._session.list_jobs(detailed=True))
         return sorted(found, key=lambda job: str(job.get("submit_time_iso", job.get("submit_time", ""))))
 
-    def submit(self, asked: Mapping[str, Any]) -> str:
+    def submit(self, asked: Mapping[str, Any], work: Mapping[str, str] = WORK) -> str:
         """Start a job for this run with every site that is connected; its number."""
         with tempfile.TemporaryDirectory() as folder:
-            write_job(Path(folder), asked)
+            write_job(Path(folder), asked, work)
             job: str = self._quiet(lambda: self._session.submit_job(folder))
             return job
 
@@ -105,6 +114,10 @@ class Line:
                 return answer
             except (JobNotRunning, NoReply):
                 return None
+            except InternalError as error:
+                if "app command" in str(error):  # the job is there but has not opened its desk yet
+                    return None
+                raise
 
         return self._quiet(command)
 
@@ -121,7 +134,7 @@ class Line:
             ) from error
 
 
-def write_job(folder: Path, asked: Mapping[str, Any]) -> None:
+def write_job(folder: Path, asked: Mapping[str, Any], work: Mapping[str, str] = WORK) -> None:
     """A job is configuration alone: no code is shipped, and the sites would refuse it."""
     configuration = folder / "app" / "config"
     configuration.mkdir(parents=True)
@@ -135,14 +148,14 @@ def write_job(folder: Path, asked: Mapping[str, Any]) -> None:
         "format_version": 2,
         "server": {"task_request_interval": TASK_INTERVAL_S},
         "workflows": [{"id": "exchange", "path": "fedsynth.engines.nvflare_controller.Exchange", "args": {}}],
-        "components": [{"id": "work", "path": _WORK["server"], "args": {}}],
+        "components": [{"id": "work", "path": work["server"], "args": {}}],
     }
     client = {
         "format_version": 2,
         "executors": [
             {"tasks": [TASK], "executor": {"path": "fedsynth.engines.nvflare_executor.Exchange", "args": {}}}
         ],
-        "components": [{"id": "work", "path": _WORK["client"], "args": {}}],
+        "components": [{"id": "work", "path": work["client"], "args": {}}],
     }
     named = {"config_fed_server.json": server, "config_fed_client.json": client, ASKED: dict(asked)}
     for name, keys in named.items():

@@ -14,6 +14,11 @@ Memory = dict[str, Tensor]
 class ServerRule(Protocol):
     """Turns a mean update into the next parameters."""
 
+    @property
+    def averages(self) -> bool:
+        """True if the next parameters are the mean of the clients' and nothing else, so that nobody has to see them."""
+        ...
+
     def init(self, params: Tensor) -> Memory:
         """The rule's memory before the first round."""
         ...
@@ -30,6 +35,11 @@ class Momentum:
     momentum: float = 0.0
     learning_rate: float = 1.0
     nesterov: bool = False
+
+    @property
+    def averages(self) -> bool:
+        """Without momentum and with a step of one."""
+        return self.momentum == 0 and self.learning_rate == 1
 
     def init(self, params: Tensor) -> Memory:
         """A velocity of zero."""
@@ -50,6 +60,11 @@ class ServerAdam:
     beta1: float = 0.9
     beta2: float = 0.99
     stability: float = 1e-4
+
+    @property
+    def averages(self) -> bool:
+        """Never: it adapts to the size of the updates."""
+        return False
 
     def init(self, params: Tensor) -> Memory:
         """Moments of zero."""

@@ -59,7 +59,7 @@ class CentralGaussian:
 
     def wire(self, dim: int) -> Real:
         """A real vector a client."""
-        return Real(dim)
+        return Real(dim, reach=self.clip.bound)
 
     def init(self) -> State:
         """No state."""

@@ -14,6 +14,8 @@ from fedsynth.privacy.mechanism import Real, Release, State
 from fedsynth.privacy.noise import client_noise
 from fedsynth.rng import Rng
 
+_TAIL = 9.0
+
 
 @dataclass(frozen=True)
 class LocalGaussian:
@@ -38,8 +40,10 @@ class LocalGaussian:
         return Release("noisy client update", "client", "local", gaussian_event(self.noise_multiplier))
 
     def wire(self, dim: int) -> Real:
-        """A real vector a client."""
-        return Real(dim)
+        """A real vector a client; noise beyond nine standard deviations is less likely than 10^-18 a number."""
+        return Real(
+            dim, reach=self.clip.bound + _TAIL * (self.noise_multiplier * self.clip.bound + self.clip.step)
+        )
 
     def init(self) -> State:
         """No state."""

@@ -70,10 +70,14 @@ class Wire(Protocol):
 
 @dataclass(frozen=True)
 class Real:
-    """A vector of real numbers a client. Sums are float64: exact for values on a mechanism's fixed-point grid."""
+    """A vector of real numbers a client. Sums are float64: exact for values on a mechanism's fixed-point grid.
+
+    `reach` is a magnitude that no number exceeds, but for a negligible chance; None where the mechanism sets no bound.
+    """
 
     dim: int
     kind: str = "real"
+    reach: float | None = None
 
     def zero(self) -> Tensor:
         """The empty sum."""

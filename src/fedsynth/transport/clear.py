@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
 from fedsynth.privacy.mechanism import Wire
+from fedsynth.rng import Rng
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,15 @@ class Clear:
     blind: bool = False
     needs_cohort: bool = False
     carries: tuple[str, ...] = ("real", "signed-index")
+    caveats: tuple[str, ...] = ()
+
+    def fitted(self, wire: Wire, clients: int) -> Clear:
+        """Fits any number of messages."""
+        return self
+
+    def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The messages as they are."""
+        return messages
 
     def zero(self, wire: Wire) -> Tensor:
         """The empty sum."""

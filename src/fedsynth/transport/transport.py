@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from fedsynth.privacy.mechanism import Wire
+from fedsynth.rng import Rng
+
+Total = Any  # a sum under way: a tensor, or what a transport keeps sealed
 
 
 class Transport(Protocol):
@@ -32,14 +36,27 @@ class Transport(Protocol):
         """The kinds of wire that it can add up."""
         ...
 
-    def zero(self, wire: Wire) -> Tensor:
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences for the statement: who, with whose help, sees more than the sum."""
+        ...
+
+    def fitted(self, wire: Wire, clients: int) -> Transport:
+        """The same transport, laid out for sums of at most `clients` such messages; refuses what has no room."""
+        ...
+
+    def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The client's half: messages [clients, ...] as they travel, rounded where only a grid can be added up."""
+        ...
+
+    def zero(self, wire: Wire) -> Total:
         """The empty sum."""
         ...
 
-    def absorb(self, wire: Wire, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
+    def absorb(self, wire: Wire, total: Total, messages: Tensor, weights: Tensor) -> Total:
         """The sum with a chunk of arrivals added; nothing of cohort size is kept."""
         ...
 
-    def open(self, wire: Wire, total: Tensor) -> Tensor:
-        """The sum in the clear."""
+    def open(self, wire: Wire, total: Total) -> Tensor:
+        """The sum in the clear; where the server is blind, the average, opened by those who hold the key."""
         ...

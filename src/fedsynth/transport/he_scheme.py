@@ -1,0 +1,289 @@
+"""Lattice encryption of vectors that can be added while sealed, by Microsoft SEAL as TenSEAL ships it.
+
+This is the only file that imports TenSEAL. Vectors of integers (BFV) or of approximate reals (CKKS) lie in the slots of
+ciphertexts. Whoever holds the secret key seals with it: half of such a ciphertext is a public random polynomial, sent
+as its seed, so that it is half as long as one sealed with the public key. Nothing secret touches a disk here: keys and
+ciphertexts reach SEAL through files in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fedsynth.errors import BadInput
+
+# SEAL draws errors from a centered binomial distribution of 42 bits; encoding rounds by at most a half.
+_SECRET_NOISE = 21.5
+_MOST_PLAIN_BITS = 60
+_SECURE_BITS = {4096: 109, 8192: 218, 16384: 438}  # of the whole modulus, for 128-bit security
+
+
+@lru_cache(maxsize=1)
+def _seal() -> ModuleType:
+    """SEAL's own interface within TenSEAL, or an error that names the extra."""
+    try:
+        import tenseal.sealapi as sealapi
+    except ImportError as error:  # pragma: no cover - depends on the installation
+        raise BadInput('homomorphic encryption needs TenSEAL: pip install "fedsynth[secure]"') from error
+    return sealapi
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The public parameters of a scheme; `plain_bits` is the size of a slot (BFV) or of the scale (CKKS).
+
+    The last of `modulus_bits` is SEAL's own; what is sent has the bits of the others.
+
+    >>> Parameters("bfv", 4096, (54, 55), 41).noise_room(secret=True)
+    190
+    """
+
+    scheme: str
+    degree: int
+    modulus_bits: tuple[int, ...]
+    plain_bits: int
+
+    def __post_init__(self) -> None:
+        if self.scheme not in ("bfv", "ckks"):
+            raise BadInput(f"scheme={self.scheme!r}: unknown; known: bfv, ckks")
+        secure = _SECURE_BITS.get(self.degree)
+        if secure is None or sum(self.modulus_bits) > secure:
+            raise BadInput(
+                f"degree={self.degree} with a modulus of {sum(self.modulus_bits)} bits: below 128-bit security; "
+                f"expected at most {', '.join(f'{bits} bits for {n}' for n, bits in _SECURE_BITS.items())}"
+            )
+        if not 1 <= self.plain_bits <= min(_MOST_PLAIN_BITS, self.data_bits - 6):
+            raise BadInput(
+                f"plain_bits={self.plain_bits}: a modulus of {self.data_bits} bits leaves room for fewer; "
+                f"expected 1 to {min(_MOST_PLAIN_BITS, self.data_bits - 6)}"
+            )
+
+    @property
+    def data_bits(self) -> int:
+        """Bits of the modulus of what is sent."""
+        return sum(self.modulus_bits[:-1])
+
+    @property
+    def slots(self) -> int:
+        """Numbers in one ciphertext."""
+        return self.degree if self.scheme == "bfv" else self.degree // 2
+
+    def sealed_bytes(self, secret: bool) -> int:
+        """About how long a ciphertext is: one polynomial and a seed, or two; of 64-bit words only zeros are saved."""
+        word_bytes = sum(min(8.0, math.ceil(bits / 8) + 0.6) for bits in self.modulus_bits[:-1])
+        return int(self.degree * word_bytes * (1 if secret else 2))
+
+    def noise(self, secret: bool) -> float:
+        """The most that one fresh ciphertext's noise can be, in the units of the modulus, whatever was drawn.
+
+        Sealing with the public key ends with a division whose rounding, by at most a half, is multiplied with the
+        secret key: `degree` coefficients of -1, 0 or 1.
+        """
+        return _SECRET_NOISE if secret else _SECRET_NOISE + (1 + self.degree) / 2
+
+    def noise_room(self, secret: bool) -> int:
+        """How many fresh ciphertexts add up before noise can reach the message, in the worst case (BFV)."""
+        return int(2.0 ** (self.data_bits - self.plain_bits - 1) / (self.noise(secret) * (1 + 2.0**-10)))
+
+    def error(self, secret: bool) -> float:
+        """The most that a slot of one fresh ciphertext can be off, in the worst case (CKKS)."""
+        return self.degree * self.noise(secret) / 2.0**self.plain_bits
+
+    def to_text(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str) -> Parameters:
+        """What `to_text` wrote; refuses anything else."""
+        try:
+            read = json.loads(text)
+            bits = tuple(int(value) for value in read["modulus_bits"])
+            return cls(str(read["scheme"]), int(read["degree"]), bits, int(read["plain_bits"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"parameters {text[:80]!r} cannot be read: {error}") from None
+
+    @cached_property
+    def context(self) -> Any:
+        """SEAL's context; made once, of these parameters alone."""
+        seal = _seal()
+        chosen = seal.EncryptionParameters(
+            seal.SCHEME_TYPE.BFV if self.scheme == "bfv" else seal.SCHEME_TYPE.CKKS
+        )
+        chosen.set_poly_modulus_degree(self.degree)
+        chosen.set_coeff_modulus(seal.CoeffModulus.Create(self.degree, list(self.modulus_bits)))
+        if self.scheme == "bfv":
+            chosen.set_plain_modulus(seal.PlainModulus.Batching(self.degree, self.plain_bits))
+        made = seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
+        if not made.parameters_set():
+            raise BadInput(
+                f"{self.to_text()}: SEAL refuses these parameters ({made.parameters_error_message()})"
+            )
+        return made
+
+    @cached_property
+    def encoder(self) -> Any:
+        """Numbers to and from slots."""
+        seal = _seal()
+        return seal.BatchEncoder(self.context) if self.scheme == "bfv" else seal.CKKSEncoder(self.context)
+
+    @cached_property
+    def plain_modulus(self) -> int:
+        """Slots hold integers modulo this prime (BFV)."""
+        return int(_seal().PlainModulus.Batching(self.degree, self.plain_bits).value())
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Key material for one set of parameters; without `secret` it can seal and add, but opens nothing."""
+
+    parameters: Parameters
+    public: bytes = field(repr=False)
+    secret: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def fresh(cls, parameters: Parameters) -> Keys:
+        """New keys from the operating system's randomness."""
+        seal = _seal()
+        generator = seal.KeyGenerator(parameters.context)
+        public = seal.PublicKey()
+        generator.create_public_key(public)
+        return cls(parameters, _saved(public), _saved(generator.secret_key()))
+
+    @property
+    def shared(self) -> Keys:
+        """The same without the secret: what a server may have."""
+        return Keys(self.parameters, self.public)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """A name for the key, the same with and without its secret half."""
+        return hashlib.sha256(self.parameters.to_text().encode() + b"\0" + self.public).digest()[:16]
+
+    def seal(self, slots: np.ndarray) -> bytes:
+        """One ciphertext of up to `parameters.slots` numbers, as bytes."""
+        seal, chosen = _seal(), self.parameters
+        plain = seal.Plaintext()
+        if chosen.scheme == "bfv":
+            chosen.encoder.encode(slots.tolist(), plain)
+        else:
+            chosen.encoder.encode(slots.tolist(), 2.0**chosen.plain_bits, plain)
+        if self.secret is not None:
+            return _saved(self._encryptor.encrypt_symmetric(plain))
+        sealed = seal.Ciphertext()
+        self._encryptor.encrypt(plain, sealed)
+        return _saved(sealed)
+
+    def open(self, ciphertext: Any) -> np.ndarray:
+        """The numbers in a ciphertext; only with the secret key."""
+        plain = _seal().Plaintext()
+        self._decryptor.decrypt(ciphertext, plain)
+        if self.parameters.scheme == "bfv":
+            return np.array(self.parameters.encoder.decode_uint64(plain), dtype=np.uint64)
+        return np.array(self.parameters.encoder.decode_double(plain), dtype=np.float64)
+
+    @cached_property
+    def _encryptor(self) -> Any:
+        seal = _seal()
+        if self.secret is not None:
+            return seal.Encryptor(self.parameters.context, self._secret_key)
+        return seal.Encryptor(self.parameters.context, _key(seal.PublicKey(), self.parameters, self.public))
+
+    @cached_property
+    def _decryptor(self) -> Any:
+        return _seal().Decryptor(self.parameters.context, self._secret_key)
+
+    @cached_property
+    def _secret_key(self) -> Any:
+        if self.secret is None:
+            raise BadInput(
+                f"the key {self.fingerprint.hex()} has no secret half here, so nothing can be opened with it; only a "
+                "key-holder opens sums"
+            )
+        return _key(_seal().SecretKey(), self.parameters, self.secret)
+
+
+def ciphertext(parameters: Parameters, data: bytes | memoryview) -> Any:
+    """The ciphertext in these bytes, if it is a fresh or summed one of just these parameters."""
+    made = _seal().Ciphertext()
+    try:
+        with _lent(data) as path:
+            made.load(parameters.context, path)
+    except (RuntimeError, ValueError) as error:
+        raise BadInput(f"{len(data)} bytes are no ciphertext of {parameters.to_text()}: {error}") from None
+    right_form = made.is_ntt_form() == (parameters.scheme == "ckks")
+    right_level = made.parms_id() == parameters.context.first_parms_id()
+    right_scale = parameters.scheme == "bfv" or made.scale == 2.0**parameters.plain_bits
+    if made.size() != 2 or not (right_form and right_level and right_scale):
+        raise BadInput(
+            f"a ciphertext of {made.size()} polynomials, another level or scale: expected a sum of fresh ones"
+        )
+    return made
+
+
+def add(parameters: Parameters, total: Any, more: Any) -> None:
+    """Add a ciphertext to the total, in place; needs no key."""
+    _adder(parameters).add_inplace(total, more)
+
+
+@lru_cache(maxsize=8)
+def _adder(parameters: Parameters) -> Any:
+    return _seal().Evaluator(parameters.context)
+
+
+def saved(total: Any) -> bytes:
+    """A summed ciphertext as bytes."""
+    return _saved(total)
+
+
+def secret_words(keys: Keys) -> bytes:
+    """The secret key as it lies in the memory of whoever uses it: for tests that search for it."""
+    values = keys._secret_key.data().dyn_array()
+    return np.array([values.at(place) for place in range(values.size())], dtype="<u8").tobytes()
+
+
+def _key(empty: Any, parameters: Parameters, data: bytes) -> Any:
+    try:
+        with _lent(data) as path:
+            empty.load(parameters.context, path)
+    except (RuntimeError, ValueError) as error:
+        raise BadInput(
+            f"a key of {len(data)} bytes cannot be read: {error}; make new ones with fedsynth keys"
+        ) from None
+    return empty
+
+
+def _saved(value: Any) -> bytes:
+    with _lent(b"") as path:
+        value.save(path)
+        with open(path, "rb") as file:  # noqa: PTH123 - a descriptor's path, which must not be resolved
+            return file.read()
+
+
+@contextmanager
+def _lent(data: bytes | memoryview) -> Iterator[str]:
+    """A path with these bytes behind it: SEAL reads and writes paths only. In memory wherever the system can."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fedsynth")
+        try:
+            os.write(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            yield file.name

@@ -6,6 +6,7 @@ import pytest
 
 from fedsynth.cli.main import main
 from fedsynth.data.clients import clients_from
+from fedsynth.evaluation.image_steps import FRECHET
 from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -44,6 +45,30 @@ def test_runs_as_json(runs, capsys):
     assert [run["name"] for run in found] == ["private", "open"]
     assert (found[0]["pairs"], found[0]["promise"]) == (0.83, "client: ε 8, δ 0.001")
     assert found[1]["epsilon"] is None and found[1]["promise"] == "none"
+
+
+def with_images(runs, name, network):
+    """A copy of a run whose images were measured with a network."""
+    run = Path(shutil.copytree(runs / "open", runs / name, dirs_exist_ok=True))
+    setting = {"network": network, "weights": "0" * 16, "resize": 32}
+    save_scores([Score(FRECHET, 41.5, "min", (0.0, 1e9), detail={"setting": setting})], run / "scores.json")
+    return run
+
+
+def test_image_scores_of_one_network_stand_side_by_side(runs, capsys):
+    assert call(with_images(runs, "a", "lenet"), with_images(runs, "b", "lenet")) == 0
+    told = capsys.readouterr().out
+    assert told.count("41.500") == 2 and "ot compared" not in told
+
+
+def test_image_scores_of_other_networks_are_not_compared(runs, capsys):
+    other = [with_images(runs, "a", "lenet"), with_images(runs, "c", "inception-v3")]
+    assert call(*other) == 0
+    told = capsys.readouterr().out
+    assert "41.500" not in told and "not compared" in told
+    assert "a and c: " in told and "network lenet and inception-v3" in told
+    assert call(*other, "--json") == 0
+    assert "same setting" in json.loads(capsys.readouterr().out)["not_compared"]
 
 
 def test_one_run_is_not_enough(runs, capsys):

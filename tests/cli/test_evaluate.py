@@ -1,10 +1,17 @@
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from conftest import TABLE, make_frame
+from fedsynth import Synthesizer, clients_from
 from fedsynth.cli.main import main
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import write_table
+from fedsynth.evaluation.attacks import Claim
+from fedsynth.evaluation.origin import Origin
+from fedsynth.privacy.statement import Statement
 from fedsynth.rng import Rng
 
 SCHEMA = Schema(
@@ -19,9 +26,6 @@ SCHEMA = Schema(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    import numpy as np
-    import pandas as pd
-
     place = tmp_path_factory.mktemp("evaluate")
     SCHEMA.save(place / "schema.json")
     for name, file in (("real", "real.csv"), ("synthetic", "synthetic.parquet"), ("test", "test.csv")):
@@ -69,6 +73,85 @@ def test_the_table_is_readable_and_marked_internal(folder, capsys):
     assert "internal: made from real rows" in printed.out
 
 
+def attacked(capsys):
+    found = json.loads(capsys.readouterr().out)["scores"]
+    return {score["name"]: score for score in found}
+
+
+def test_a_claim_from_the_command_line_gives_the_ceiling(folder, capsys):
+    SCHEMA.with_label(None).save(folder / "plain.json")
+    quick = ("--test", folder / "test.csv", "--json", "--quiet", "--schema", folder / "plain.json")
+    assert run(folder, *quick) == 0
+    assert attacked(capsys)["closest record: AUC"]["detail"]["allowed"] is None
+    assert run(folder, *quick, "--epsilon", 0.5, "--delta", 1e-6) == 0
+    allowed = attacked(capsys)["closest record: AUC"]["detail"]["allowed"]
+    assert allowed == pytest.approx(Claim(0.5, 1e-6).ceiling.auc)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--epsilon", "1"], "--epsilon and --delta"),
+        (["--epsilon", "-1", "--delta", "1e-5"], "epsilon above 0"),
+        (["--epsilon", "1", "--delta", "1e-5", "--run", "RUN"], "give one of them"),
+        (["--run", "nowhere"], "not a run"),
+        (["--privacy", "none.json"], "none.json"),
+        (["--client-column", "twon"], "did you mean 'town'"),
+    ],
+)
+def test_a_claim_that_is_none_is_refused(folder, capsys, arguments, reason):
+    assert run(folder, *arguments) == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A private run of people with three rows each, its rows, and rows of others."""
+    place = tmp_path_factory.mktemp("made")
+    rows, others = (make_frame(np.repeat(np.arange(100), 3), seed) for seed in (1, 2))
+    small = {"latent": 2, "hidden": (8,), "epochs": 1, "batch_size": 4}
+    synthesizer = Synthesizer("dpd_fvae", Schema.from_dict(TABLE), epsilon=2, delta=1e-3, rounds=3, **small)
+    synthesizer.fit(clients_from(rows, client_column="owner"), folder=place / "run")
+    drawn = synthesizer.sample(300)
+    assert isinstance(drawn, pd.DataFrame)
+    write_table(drawn, place / "run" / "synthetic.parquet")
+    write_table(rows, place / "real.csv")
+    Schema.from_dict(TABLE).with_label(None).save(place / "plain.json")  # nothing to classify: quicker
+    write_table(others.assign(owner=others["owner"] + 1000), place / "test.csv")
+    return place
+
+
+def of_run(place, *more):
+    files = ["--real", place / "real.csv", "--synthetic", place / "run" / "synthetic.parquet"]
+    held = ["--test", place / "test.csv", "--schema", place / "plain.json", "--json", "--quiet"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["evaluate", *map(str, [*files, *held, *more])])
+    return stopped.value.code
+
+
+@pytest.mark.recipe
+def test_a_run_gives_its_claim_its_generator_and_its_recipe(made, capsys):
+    assert of_run(made, "--run", made / "run", "--deep", "--shadow-minutes", 0.5) == 0
+    scores = attacked(capsys)
+    claim = Claim.of(Statement.load(made / "run" / "privacy.json"))
+    near = scores["closest record: AUC"]["detail"]
+    assert near["members"] == 100  # people, not rows
+    assert near["allowed"] == pytest.approx(claim.ceiling.auc)
+    found = scores["membership inference: AUC"]
+    assert found["detail"]["recipe"] == "dpd_fvae" and found["value"] < found["detail"]["allowed"]
+
+
+def test_conditioned_rows_come_from_the_generator(made):
+    origin = Origin.of_run(made / "run", pd.read_csv(made / "real.csv"))
+    assert set(origin.sampler("yes", 20)["ill"]) == {"yes"} and len(origin.sampler("no", 7)) == 7
+
+
+def test_a_statement_alone_gives_the_ceiling(made, capsys):
+    assert of_run(made, "--privacy", made / "run" / "privacy.json") == 0
+    claim = Claim.of(Statement.load(made / "run" / "privacy.json"))
+    assert attacked(capsys)["density ratio: AUC"]["detail"]["allowed"] == pytest.approx(claim.ceiling.auc)
+
+
 def test_bad_files_are_refused(folder, capsys):
     assert run(folder, "--synthetic", folder / "none.csv") == 2
     assert "there is no such file" in capsys.readouterr().err
@@ -93,8 +176,6 @@ def test_texts_come_from_lines_or_a_column(tmp_path, capsys):
 
 
 def test_an_unknown_network_is_refused(tmp_path, capsys):
-    import numpy as np
-
     from fedsynth.data.image import write_images
 
     Schema(kind="image", height=4, width=4, channels=1).save(tmp_path / "schema.json")

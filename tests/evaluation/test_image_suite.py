@@ -7,10 +7,12 @@ import torch
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
+from fedsynth.evaluation import features
 from fedsynth.evaluation.efficientnet import efficientnet
 from fedsynth.evaluation.features import compare, extract, inception, lenet
 from fedsynth.evaluation.image_steps import FRECHET, NEAREST, PRECISION
 from fedsynth.evaluation.image_utility import cnn, image_performance, student
+from fedsynth.evaluation.networks import network_named
 from fedsynth.evaluation.suite import evaluate
 from fedsynth.rng import Rng
 
@@ -127,6 +129,18 @@ def test_inception_comes_from_a_torchscript_file(tmp_path):
         inception(tmp_path / "wrong.pt")
     with pytest.raises(BadInput, match="no such file"):
         inception(tmp_path / "none.pt")
+
+
+def test_inception_comes_from_the_hub_once_and_says_so_where_there_is_no_internet(tmp_path, monkeypatch):
+    torch.jit.script(_Scripted()).save(str(tmp_path / "network.pt"))
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
+    monkeypatch.setattr(features, "INCEPTION_URL", (tmp_path / "none.pt").as_uri())
+    with pytest.raises(BadInput, match="without internet give its file"):
+        network_named("inception-v3")
+    monkeypatch.setattr(features, "INCEPTION_URL", (tmp_path / "network.pt").as_uri())
+    found = network_named("inception-v3")
+    (tmp_path / "network.pt").unlink()
+    assert network_named("inception-v3").setting() == found.setting()
 
 
 def test_efficientnet_gives_features_or_names_its_extra():

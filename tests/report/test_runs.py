@@ -6,8 +6,10 @@ import pytest
 from small_run import SIMULATION, make_run, scored
 
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.image_steps import FRECHET
+from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.report.run_pages import compare_page, list_page
-from fedsynth.report.runs import find_runs, summary
+from fedsynth.report.runs import find_runs, summary, why_not_compared
 
 
 def unfinished(folder, name="going"):
@@ -99,3 +101,20 @@ def test_runs_side_by_side_have_a_disc_each(tmp_path):
 def test_runs_without_scores_are_compared_without_pictures(tmp_path):
     text = compare_page([summary(make_run(tmp_path), "a")])
     assert 'class="seat"' not in text and "There are no scores to draw" in text
+
+
+def measured(folder, name, weights):
+    run = make_run(folder, name)
+    setting = {"network": "lenet", "weights": weights}
+    save_scores([Score(FRECHET, 12.5, "min", (0.0, 1e9), detail={"setting": setting})], run / "scores.json")
+    return summary(run)
+
+
+def test_image_scores_are_compared_in_one_setting_alone(tmp_path):
+    first, same, other = (
+        measured(tmp_path, name, weights) for name, weights in (("a", "1"), ("b", "1"), ("c", "2"))
+    )
+    assert why_not_compared([first, same]) is None and "12.500" in compare_page([first, same])
+    assert "a and c" in why_not_compared([first, same, other])
+    page = compare_page([first, other])
+    assert "Image scores are not compared" in page and "12.500" not in page

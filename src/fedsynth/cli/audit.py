@@ -10,6 +10,7 @@ import torch
 import typer
 
 from fedsynth.cli.run import AsJson
+from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.audit import Audit
@@ -44,6 +45,7 @@ def audit(
     runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.")] = 8,
     confidence: Annotated[float, typer.Option(help="How sure the lower bound is.")] = 0.99,
     seed: Annotated[int | None, typer.Option(help="Make it repeatable; real audits use fresh noise.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Attack a run's settings and print how much privacy is lost at least, beside what is claimed.
@@ -58,7 +60,14 @@ def audit(
     folder = _run_folder(what)
     setup = _setup(what, folder, Target(epsilon, delta, rounds), set_ or [], schema)
     setup.check_unit(unit)
-    found = setup.run(canaries, runs, confidence, None if seed is None else Rng(seed))
+    with StepProgress(quiet=quiet) as progress:
+        found = setup.run(
+            canaries,
+            runs,
+            confidence,
+            None if seed is None else Rng(seed),
+            lambda done, total: progress("rounds with canaries", done, total),
+        )
     statement = write_audit(folder, found) if folder else None
     typer.echo(json.dumps(found.to_dict()) if as_json else _told(found, statement))
     if found.exceeds:

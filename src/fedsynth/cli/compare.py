@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.image_steps import FRECHET
 from fedsynth.evaluation.suite import INTERNAL
 from fedsynth.report.axis import short
-from fedsynth.report.runs import RunSummary, summary
+from fedsynth.report.runs import RunSummary, summary, why_not_compared
 
 _FEWEST = 2
 
@@ -40,24 +41,31 @@ def compare(
     for path, run in zip(runs, found, strict=True):
         if run.state == "broken":
             raise BadInput(run.problem if str(path) in run.problem else f"{path}: {run.problem}")
+    reason = why_not_compared(found)
     if as_json:
-        typer.echo(json.dumps({"internal": INTERNAL, "runs": [run.to_dict() for run in found]}))
+        told = {"internal": INTERNAL, "not_compared": reason, "runs": [run.to_dict() for run in found]}
+        typer.echo(json.dumps(told))
         return
     console = Console(highlight=False)
-    console.print(_table(found))
-    if any(run.pairs is None and run.useful is None for run in found):
+    console.print(_table(found, reason))
+    if reason:
+        console.print(f"Not compared: {reason}.", soft_wrap=True)
+    if any(run.pairs is None and run.useful is None and run.frechet is None for run in found):
         console.print("Runs without scores: measure them with fedsynth report RUN --real FILE --test FILE.")
     console.print(f"{INTERNAL}; do not publish these numbers.")
 
 
-def _table(runs: Sequence[RunSummary]) -> Table:
-    """A column for each run, a row for each thing to compare."""
+def _table(runs: Sequence[RunSummary], reason: str | None) -> Table:
+    """A column for each run, a row for each thing to compare; image scores only where they can be."""
     table = Table(box=None, padding=(0, 2))
     table.add_column("")
     for run in runs:
         table.add_column(run.name, justify="right", overflow="fold")
     for name, told in _ROWS.items():
         table.add_row(name, *(told(run) for run in runs))
+    if any(run.frechet for run in runs):
+        values = [run.frechet.value if run.frechet else None for run in runs]
+        table.add_row(FRECHET, *(["not compared"] * len(runs) if reason else map(_number, values)))
     return table
 
 

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
 from fedsynth.errors import BadInput, nearest
-from fedsynth.evaluation.efficientnet import efficientnet
-from fedsynth.evaluation.features import FeatureNetwork, inception
+from fedsynth.evaluation.attacks import Claim
+from fedsynth.evaluation.networks import network_named
+from fedsynth.evaluation.origin import Origin
 from fedsynth.evaluation.score import Score
+from fedsynth.evaluation.shadow_game import MINUTES
 from fedsynth.evaluation.suite import INTERNAL, Data, evaluate
+from fedsynth.privacy.statement import Statement
 
-_SECONDS = 5.0  # between two lines when there is no terminal
 _BETTER = {"max": "higher", "min": "lower", "range": "within"}
 _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "train_on_real": "trained on real",
@@ -37,6 +36,8 @@ _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "real": "real",
     "unseen_real": "unseen real images",
     "network": "network",
+    "at_least": "surely above",
+    "allowed": "allowed by the claim",
 }
 
 
@@ -52,13 +53,34 @@ def evaluate_command(
     ],
     schema: Annotated[Path, typer.Option(help="The schema.json of both.")],
     test: Annotated[Path | None, typer.Option(help="Real data that the generator never saw.")] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="More rows and more classifiers; slow.")] = False,
+    client_column: Annotated[
+        str | None, typer.Option(help="Column that says whose a real row is: nobody is held out in part.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run that made the data: its claim, generator and recipe.")
+    ] = None,
+    privacy: Annotated[
+        Path | None, typer.Option(help="The privacy.json that attacks are held against.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Or the claim itself, with --delta.")] = None,
+    delta: Annotated[float | None, typer.Option(help="See --epsilon.")] = None,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="More rows and classifiers; with --run also shadow generators. Slow."),
+    ] = False,
+    shadow_minutes: Annotated[
+        float, typer.Option(help="With --deep: how long shadow generators may train.")
+    ] = MINUTES,
     out: Annotated[Path | None, typer.Option(help="Folder for scores.json and details.json.")] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder that keeps what was measured (default: OUT/cache).")
     ] = None,
     network: Annotated[
-        str, typer.Option(help="For images: lenet (trained on real ones), efficientnet-lite0, or a file.")
+        str,
+        typer.Option(
+            help="For images: lenet (trained on real ones), efficientnet-lite0, inception-v3 (from torch hub), "
+            "or a file of Inception-v3."
+        ),
     ] = "lenet",
     text_column: Annotated[str, typer.Option(help="For texts in a table: the column.")] = "text",
     seed: Annotated[int, typer.Option(help="For subsets of rows, folds and classifiers.")] = 0,
@@ -69,23 +91,30 @@ def evaluate_command(
 ) -> None:
     """Measure how faithful and useful synthetic data are. Compares with real rows: the result is internal.
 
-    Without --test, a fifth of the real rows is held out from the classifiers; the generator may have seen them.
+    Without --test, a fifth of the real rows is held out from the classifiers; the generator may have seen them,
+    and nothing is attacked.
 
     Example: fedsynth evaluate --real adult.csv --synthetic RUN/synthetic.parquet --schema RUN/schema.json
     """
     known = Schema.load(schema)
-    kept = cache or (out / "cache" if out else None)
-    with _StepProgress(quiet=quiet) as progress:
+    ours = _read(real, known, text_column, ours=True)
+    held = None if test is None else _read(test, known, text_column, ours=True)
+    known = owned(known, client_column, {str(real): ours, str(test): held})
+    origin = _origin(run, privacy, epsilon, delta, ours, seed, shadow_minutes)
+    with StepProgress(quiet=quiet) as progress:
         found = evaluate(
-            _read(real, known, text_column, ours=True),
+            ours,
             _read(synthetic, known, text_column),
             known,
-            test=None if test is None else _read(test, known, text_column, ours=True),
+            test=held,
             deep=deep,
             seed=seed,
             progress=progress,
-            cache=kept,
-            network=_network(network) if known.kind == "image" else None,
+            cache=cache or (out / "cache" if out else None),
+            network=network_named(network) if known.kind == "image" else None,
+            claim=origin.claim,
+            sampler=origin.sampler,
+            shadows=origin.shadows,
         )
     if out:
         found.save(out)
@@ -125,17 +154,46 @@ def _texts(path: Path, column: str) -> list[str]:
     return [str(text) for text in frame[column].dropna()]
 
 
-def _network(name: str) -> FeatureNetwork | None:
-    """The network by name; None for the LeNet that is trained on the real images."""
-    if name == "lenet":
-        return None
-    if name == "efficientnet-lite0":
-        return efficientnet()
-    if Path(name).suffix:
-        return inception(name)
-    raise BadInput(
-        f"--network {name}: {nearest(name, ('lenet', 'efficientnet-lite0'))}, or a file of Inception-v3"
-    )
+def _origin(
+    run: Path | None,
+    privacy: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    real: Data,
+    seed: int,
+    minutes: float,
+) -> Origin:
+    """What is claimed of the synthetic data and how they were made, as far as the command line says."""
+    given = [
+        name for name, value in (("--run", run), ("--privacy", privacy), ("--epsilon", epsilon)) if value
+    ]
+    if len(given) > 1:
+        raise BadInput(f"{' and '.join(given)}: each names a claim; give one of them")
+    if (epsilon is None) != (delta is None):
+        raise BadInput("--epsilon and --delta: a claim has both; give the other one as well")
+    if run:
+        return Origin.of_run(run, real, seed=seed, minutes=minutes)
+    if privacy:
+        return Origin(Claim.of(Statement.load(privacy)))
+    if epsilon is None or delta is None:
+        return Origin()
+    if not (epsilon > 0 and 0 < delta < 1):
+        raise BadInput(
+            f"--epsilon {epsilon:g} --delta {delta:g}: expected epsilon above 0 and delta in (0, 1)"
+        )
+    return Origin(Claim(epsilon, delta))
+
+
+def owned(schema: Schema, column: str | None, files: Mapping[str, Data | None]) -> Schema:
+    """The schema with the client column that the command line names; refused where a table lacks it."""
+    if column is None:
+        return schema
+    for name, data in files.items():
+        if isinstance(data, pd.DataFrame) and column not in data.columns:
+            raise BadInput(
+                f"--client-column {column}: {name} has no such column; {nearest(column, data.columns)}"
+            )
+    return schema.with_client(column)
 
 
 def _lines(scores: Iterable[Score]) -> list[str]:
@@ -156,42 +214,3 @@ def _told(score: Score) -> str:
     )
     better = f"{_BETTER[score.goal]} is better"
     return f"{score.value:7.3f}{spread:<8}  {better:<16}  {beside}".rstrip()
-
-
-class _StepProgress:
-    """Shows which piece is being measured: a bar on a terminal, a line now and then elsewhere. On stderr."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._console = Console(stderr=True)
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self._last = 0.0
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal and not self._quiet:
-            parts = (BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-            title = TextColumn("{task.description}")
-            self._bar = Progress(*parts, title, TimeElapsedColumn(), console=self._console)
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def __call__(self, title: str, done: int, total: int) -> None:
-        """Show what comes next."""
-        if self._quiet:
-            return
-        if self._bar:
-            if self._task is None:
-                self._task = self._bar.add_task(title, total=total)
-            self._bar.update(self._task, description=title, completed=done)
-            return
-        now = time.monotonic()
-        if now - self._last >= _SECONDS or done == total:
-            self._last = now
-            self._console.print(f"{done}/{total}  {title}", soft_wrap=True)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 import typer
 
+from fedsynth.cli.evaluate import owned
+from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.attacks import Claim
+from fedsynth.evaluation.networks import network_named
+from fedsynth.evaluation.origin import Origin
 from fedsynth.evaluation.score import failure
+from fedsynth.evaluation.shadow_game import MINUTES
 from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
 from fedsynth.privacy.statement import Statement
 from fedsynth.report.internal import NAME, write_report
@@ -30,9 +35,19 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
     real: Annotated[Path | None, typer.Option(help="Real rows that the run was trained on.")] = None,
     test: Annotated[Path | None, typer.Option(help="Real rows that the generator never saw.")] = None,
+    client_column: Annotated[
+        str | None,
+        typer.Option(help="Column that says whose a real row is (default: as the run's schema says)."),
+    ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Measure longer: more rows, seeds and attacks.")
+        bool, typer.Option("--deep", help="Measure longer: more rows and classifiers, and shadow generators.")
     ] = False,
+    shadow_minutes: Annotated[
+        float, typer.Option(help="With --deep: how long shadow generators may train.")
+    ] = MINUTES,
+    network: Annotated[
+        str, typer.Option(help="For images: lenet, efficientnet-lite0, inception-v3, or a file of the last.")
+    ] = "lenet",
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output.")
@@ -48,7 +63,8 @@ def report(
     if test and not real:
         raise BadInput("--test needs --real as well: the rows that the run was trained on")
     rows = None if real is None else _real_rows(real, Released.read(folder).schema)
-    evaluation = _measure(folder, rows, test, deep, quiet) if rows is not None else _earlier(folder)
+    depth = _Depth(deep, shadow_minutes, network, client_column)
+    evaluation = _measure(folder, rows, test, depth, quiet) if rows is not None else _earlier(folder)
     public = write_public(folder)
     target = folder / NAME
     write_report(Record.read(folder, evaluation, rows), target)
@@ -75,27 +91,38 @@ def _fate(folder: Path) -> str:
     )
 
 
-def _measure(folder: Path, real: Data, test: Path | None, deep: bool, quiet: bool) -> Evaluation:
+@dataclass(frozen=True)
+class _Depth:
+    """How thoroughly is measured."""
+
+    deep: bool
+    minutes: float
+    network: str
+    client_column: str | None
+
+
+def _measure(folder: Path, real: Data, test: Path | None, depth: _Depth, quiet: bool) -> Evaluation:
     released = Released.read(folder)
     if released.synthetic is None:
         raise BadInput(f"{folder}: there are no synthetic data; make some with fedsynth sample")
     held = None if test is None else _real_rows(test, released.schema)
-
-    def progress(title: str, done: int, pieces: int) -> None:
-        if not quiet:
-            typer.echo(f"{done} of {pieces}: {title}", err=True)
-
+    schema = owned(released.schema, depth.client_column, {"the real table": real, "the test table": held})
+    origin = Origin.of_run(folder, real, minutes=depth.minutes)
     try:
-        found = evaluate(
-            _measured(real, released.schema),
-            _measured(released.synthetic, released.schema),
-            released.schema,
-            test=None if held is None else _measured(held, released.schema),
-            deep=deep,
-            progress=progress,
-            cache=folder / "cache",
-            claim=Claim.of(released.statement),
-        )
+        with StepProgress(quiet=quiet) as progress:
+            found = evaluate(
+                _measured(real, schema),
+                _measured(released.synthetic, schema),
+                schema,
+                test=None if held is None else _measured(held, schema),
+                deep=depth.deep,
+                progress=progress,
+                cache=folder / "cache",
+                claim=origin.claim,
+                sampler=origin.sampler,
+                shadows=origin.shadows,
+                network=network_named(depth.network) if schema.kind == "image" else None,
+            )
     except BadInput as error:
         if released.schema.kind == "table":
             raise

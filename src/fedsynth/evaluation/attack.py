@@ -80,8 +80,8 @@ def attack_scores(
     """The attack's two scores, `name: AUC` and `name: true positives at 1% false positives`; low is good.
 
     The detail has the curve (`false_positive_rate`, `true_positive_rate`), the lower end of the number's 95%
-    confidence interval (`at_least`), the `ceiling` and whether `at_least` is above it (`above_ceiling`), which for
-    a true claim and an honest test happens rarely.
+    confidence interval (`at_least`), the `ceiling`, what it allows this number to be (`allowed`) and whether
+    `at_least` is above that (`above_ceiling`), which for a true claim and an honest test happens rarely.
     """
     auc, found = area(members, others), true_positives_at(members, others)
     false, true = _thinned(*roc(members, others))
@@ -112,6 +112,7 @@ def attack_scores(
             detail={
                 **shared,
                 "at_least": least,
+                "allowed": limit,
                 "above_ceiling": None if limit is None else bool(least > limit),
             },
         )

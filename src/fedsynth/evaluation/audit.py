@@ -19,7 +19,7 @@ from scipy.stats import norm
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation.audit_bound import bound_from_one_run, upper_rate
-from fedsynth.evaluation.canary import Seen, watch_clients, watch_records
+from fedsynth.evaluation.canary import Seen, Tell, watch_clients, watch_records
 from fedsynth.evaluation.ceiling import Ceiling
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy import account
@@ -107,6 +107,7 @@ def audit(
     confidence: float = 0.99,
     claimed: Algorithm | None = None,
     rng: Rng | None = None,
+    tell: Tell | None = None,
 ) -> Audit:
     """Run the algorithm `runs` times with `canaries` each, and bound epsilon from below in two ways.
 
@@ -120,9 +121,9 @@ def audit(
     by_record = charge.release.unit == "record"
     stream = rng or Rng()
     seen = (
-        watch_records(algorithm, canaries, runs, stream, event=charge.event)
+        watch_records(algorithm, canaries, runs, stream, event=charge.event, tell=tell)
         if by_record
-        else watch_clients(algorithm, schema, canaries, runs, stream, event=charge.event)
+        else watch_clients(algorithm, schema, canaries, runs, stream, event=charge.event, tell=tell)
     )
     adjacency = adjacency_of(algorithm)
 

@@ -12,6 +12,7 @@ from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation.audit import Audit, audit
+from fedsynth.evaluation.canary import Tell
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
@@ -99,7 +100,14 @@ class Setup:
                 break
         return made
 
-    def run(self, canaries: int, runs: int, confidence: float, rng: Rng | None = None) -> Audit:
+    def run(
+        self,
+        canaries: int,
+        runs: int,
+        confidence: float,
+        rng: Rng | None = None,
+        tell: Tell | None = None,
+    ) -> Audit:
         """Audit it; long trainings are repeated less often, so that the work stays bounded."""
         algorithm = self.algorithm(canaries)
         if not self.recipe.pooled:
@@ -115,6 +123,7 @@ class Setup:
             runs=runs,
             confidence=confidence,
             rng=rng,
+            tell=tell,
         )
 
 

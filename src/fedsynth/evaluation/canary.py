@@ -8,9 +8,10 @@ each round, so that an audit sees all that the claim is about.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ from fedsynth.training.plan import Phase, train
 LOUD = 10.0  # times the clip: what a canary tries to send
 _ROWS = 20  # of each ordinary client
 _CHUNK_BYTES = 32 * 2**20
+Tell = Callable[[int, int], None]  # rounds that are done, and rounds in all
 
 
 @dataclass(frozen=True)
@@ -172,20 +174,39 @@ def _bound(algorithm: Algorithm) -> float:
 
 
 def watch_clients(
-    algorithm: Algorithm, schema: Schema, canaries: int, runs: int, rng: Rng, *, event: DpEvent | None = None
+    algorithm: Algorithm,
+    schema: Schema,
+    canaries: int,
+    runs: int,
+    rng: Rng,
+    *,
+    event: DpEvent | None = None,
+    tell: Tell | None = None,
 ) -> Seen:
     """Whole federations with `canaries` canary clients each, the other clients training on made-up rows.
 
     `event` is the claimed cost of a round (default: what the algorithm says): the attacker goes by it.
     """
+    done = count()
+
+    def after_round(*_: object) -> None:
+        if tell:
+            tell(next(done) + 1, runs * algorithm.rounds)
+
     seen = [
-        _one_federation(algorithm, schema, canaries, rng.at("run", number), event) for number in range(runs)
+        _one_federation(algorithm, schema, canaries, rng.at("run", number), event, after_round)
+        for number in range(runs)
     ]
     return Seen(np.concatenate([s.inside for s in seen]), np.concatenate([s.scores for s in seen]))
 
 
 def _one_federation(
-    algorithm: Algorithm, schema: Schema, canaries: int, rng: Rng, event: DpEvent | None
+    algorithm: Algorithm,
+    schema: Schema,
+    canaries: int,
+    rng: Rng,
+    event: DpEvent | None,
+    after_round: Callable[..., None],
 ) -> Seen:
     clients = algorithm.schedule.clients
     canaries = min(canaries, clients, algorithm.dim - 1)
@@ -196,7 +217,7 @@ def _one_federation(
     held = made_up(schema, clients - canaries, canaries, rng.at("rows"))
     bound = _bound(algorithm)
     link = CanaryLink(copy, InProcess(held, rng.at("train")), inside, LOUD * bound, swapped, rng)
-    run(copy, link, copy.init(rng.at("init")), rng.at("loop"), _unpaid, _unseen, copy.rounds)
+    run(copy, link, copy.init(rng.at("init")), rng.at("loop"), _unpaid, after_round, copy.rounds)
     claimed = event or algorithm.charges()[0].event
     scores = np.zeros(canaries)
     for released in watched.released:
@@ -206,10 +227,6 @@ def _one_federation(
 
 def _unpaid(*_: object) -> None:
     """Made-up rows cost nobody anything."""
-
-
-def _unseen(*_: object) -> None:
-    """Nobody watches the training curve."""
 
 
 def made_up(schema: Schema, clients: int, empty: int, rng: Rng) -> Clients:
@@ -277,7 +294,13 @@ class Notebook:
 
 
 def watch_records(
-    algorithm: Algorithm, canaries: int, runs: int, rng: Rng, *, event: DpEvent | None = None
+    algorithm: Algorithm,
+    canaries: int,
+    runs: int,
+    rng: Rng,
+    *,
+    event: DpEvent | None = None,
+    tell: Tell | None = None,
 ) -> Seen:
     """All steps of the recipe's DP-SGD on canary records, in `runs` trainings at once: each is a client of its own.
 
@@ -304,6 +327,8 @@ def watch_records(
         for gradient in book.gradients:
             scores += log_likelihood(gradient * expected / clip, claimed, swapped=False)
         book.gradients.clear()
+        if tell:
+            tell(version + 1, algorithm.rounds)
     return Seen(inside.ravel(), scores.ravel())
 
 

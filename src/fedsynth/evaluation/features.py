@@ -20,6 +20,9 @@ from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation.score import Score
 from fedsynth.rng import Rng
 
+INCEPTION_URL = (
+    "https://nvlabs-fi-cdn.nvidia.com/stylegan2-ada-pytorch/pretrained/metrics/inception-2015-12-05.pt"
+)
 _BATCH = 128
 _LENET_ROWS = 10_000  # training images
 _LENET_PASSES = 4
@@ -68,11 +71,11 @@ def compare(one: Score, other: Score) -> float:
         raise Incompatible(f"{one.name!r} and {other.name!r} are different scores")
     if one.value is None or other.value is None:
         raise BadInput(f"{one.name!r} failed ({one.failed or other.failed}), so there is nothing to compare")
-    ours, theirs = one.detail.get("setting"), other.detail.get("setting")
-    if ours != theirs:
-        raise Incompatible(
-            f"{one.name!r} was measured as {ours} and as {theirs}; measure both in the same setting"
-        )
+    ours, theirs = (score.detail.get("setting") or {} for score in (one, other))
+    differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    if differing:
+        told = ", ".join(f"{key} {ours.get(key)} and {theirs.get(key)}" for key in differing)
+        raise Incompatible(f"{one.name!r} was measured with {told}; measure both in the same setting")
     return one.value - other.value
 
 
@@ -158,6 +161,21 @@ def resized(images: Tensor, side: int, channels: int | None = None) -> Tensor:
     if x.shape[-2:] != (side, side):
         x = nn.functional.interpolate(x, (side, side), mode="bilinear", align_corners=False, antialias=True)
     return x.expand(-1, channels, -1, -1) if channels and x.shape[1] == 1 else x
+
+
+def inception_from_hub() -> FeatureNetwork:
+    """Inception-v3 of the published FID, fetched once into the folder of torch.hub; needs the internet."""
+    target = Path(torch.hub.get_dir()) / "checkpoints" / INCEPTION_URL.rpartition("/")[2]
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            torch.hub.download_url_to_file(INCEPTION_URL, str(target), progress=False)
+        except OSError as error:
+            raise BadInput(
+                f"the network inception-v3 cannot be fetched from {INCEPTION_URL} ({error}); without internet give "
+                "its file (--network inception-2015-12-05.pt), or use efficientnet-lite0 or lenet"
+            ) from None
+    return inception(target)
 
 
 def inception(path: Path | str) -> FeatureNetwork:

@@ -10,7 +10,7 @@ from fedsynth.report.axis import short
 from fedsynth.report.curve import curve
 from fedsynth.report.markup import Markup, tag
 from fedsynth.report.page import Section, figure, page, table
-from fedsynth.report.runs import RunSummary
+from fedsynth.report.runs import RunSummary, why_not_compared
 from fedsynth.report.seats import Seat, seats
 from fedsynth.synthesis.folder import Folder
 
@@ -106,11 +106,20 @@ def compare_page(runs: Sequence[RunSummary]) -> str:
         for number, run in enumerate(runs, start=1)
     ]
     heads = ["number", "run", "recipe", "promise", "column shapes", "column pairs", "useful (real)"]
+    reason = why_not_compared(runs)
+    if reason is None and any(run.frechet for run in runs):
+        heads.append("distance of images (FID)")
+        rows = [
+            [*row, _number(run.frechet.value if run.frechet else None)]
+            for row, run in zip(rows, runs, strict=True)
+        ]
     pictures = quality_pictures(runs)
     advice = tag("p", "There are no scores to draw: measure the runs with fedsynth report RUN --real FILE.")
+    refusal = tag("p", f"Image scores are not compared. {reason}.", class_="warning") if reason else None
     body = [
+        refusal,
         tag("div", pictures, class_="charts wide") if pictures else advice,
-        table(heads, rows, "Runs", (4, 5, 6)),
+        table(heads, rows, "Runs", range(4, len(heads))),
     ]
     return page(
         "Runs side by side", head, [Section("compare", "Quality against epsilon", body)], [_FOOT], live=True

@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.errors import BadInput, FedsynthError, Incompatible
+from fedsynth.evaluation.features import compare
+from fedsynth.evaluation.image_steps import FRECHET
 from fedsynth.evaluation.score import Score, load_scores
 from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import shown
@@ -43,12 +45,14 @@ class RunSummary:
     useful: float | None = None
     useful_real: float | None = None
     useful_name: str = ""
+    frechet: Score | None = None  # of images
     pages: tuple[str, ...] = ()
     problem: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {**asdict(self), "pages": list(self.pages)}
+        image = None if self.frechet is None else self.frechet.to_dict()
+        return {**asdict(self), "pages": list(self.pages), "frechet": image}
 
 
 def find_runs(folder: Path | str) -> dict[str, Path]:
@@ -141,8 +145,20 @@ def _quality(path: Path) -> dict[str, Any]:
     scores = load_scores(file)
     values = {score.name: score.value for score in scores}
     area = chosen_utility(scores)
-    found = {"shapes": values.get("column shapes"), "pairs": values.get("column pairs")}
-    return {**found, **(_useful(area) if area else {})}
+    found: dict[str, Any] = {"shapes": values.get("column shapes"), "pairs": values.get("column pairs")}
+    image = next((score for score in scores if score.name == FRECHET and score.value is not None), None)
+    return {**found, "frechet": image, **(_useful(area) if area else {})}
+
+
+def why_not_compared(runs: Sequence[RunSummary]) -> str | None:
+    """Why the image scores of these runs must not be set side by side; None if they may, or if there are none."""
+    scored = [(run.name, run.frechet) for run in runs if run.frechet is not None]
+    for name, other in scored[1:]:
+        try:
+            compare(scored[0][1], other)
+        except Incompatible as error:
+            return f"{scored[0][0]} and {name}: {error}"
+    return None
 
 
 def _useful(area: Score) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from fedsynth.privacy.mechanism import Charge, Mechanism, Wire
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
 from fedsynth.training.plan import Phase, train
+from fedsynth.training.summed import RecordSums
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.transport import Transport
 
@@ -38,6 +39,7 @@ class Home(Enum):
 
     SHARED = "shared"  # averaged over clients
     CLIENT = "client"  # each client's own, never sent
+    SERVER = "server"  # trained by the server on what was released, and sent down
 
 
 class Job(Protocol):
@@ -85,6 +87,8 @@ class Algorithm:
     balance: Query | None = None  # asked once, before training, unless the class balance is public
     report: float = 1.0
     caveats: tuple[str, ...] = ()
+    sums: RecordSums | None = None  # clients send sums of record gradients, and train nothing themselves
+    after: Phase | None = None  # what the server trains once it has stepped; it sees no data
 
     def __post_init__(self) -> None:
         unknown = set(self.homes) ^ set(self.model.parts)
@@ -109,6 +113,11 @@ class Algorithm:
         return tuple(part for part, home in self.homes.items() if home is Home.SHARED)
 
     @cached_property
+    def broadcast(self) -> tuple[str, ...]:
+        """The parts that clients are sent."""
+        return tuple(part for part, home in self.homes.items() if home is not Home.CLIENT)
+
+    @cached_property
     def dim(self) -> int:
         """The length of a client's contribution: its update, and its loss."""
         return sum(self.layouts[part].size for part in self.shared) + 1
@@ -119,9 +128,10 @@ class Algorithm:
         return self.mechanism.wire(self.dim)
 
     @cached_property
-    def loss_bound(self) -> float:
-        """Losses above this are reported as this."""
-        return self.model.objectives[self.plan[0].objective].bound
+    def loss_bounds(self) -> tuple[float, float]:
+        """Losses outside are reported as the nearer of these."""
+        objective = self.model.objectives[self.plan[0].objective]
+        return objective.least, objective.bound
 
     def charges(self) -> list[Charge]:
         """Each release of one round, with the amplification that the schedule gives it."""
@@ -133,8 +143,15 @@ class Algorithm:
     def init(self, rng: Rng) -> ServerState:
         """The state before the first round."""
         parts = initialise(self.model, rng)
-        memory = self.server.init(self._join(parts))
+        memory = self.server.init(self._join(parts)) | self._fresh(parts)
         return ServerState(0, parts, memory, self.mechanism.init())
+
+    def _fresh(self, parts: Mapping[str, Tensor]) -> Memory:
+        """The optimizer state of what the server trains."""
+        if self.after is None:
+            return {}
+        slots = {part: rule.init(parts[part][None]) for part, rule in self.after.optimizers.items()}
+        return {f"{part}/{name}": value for part, held in slots.items() for name, value in held.items()}
 
     def blank(self, state: ServerState) -> Memory:
         """What a client that never took part remembers: the public start of its own parts, fresh optimizers."""
@@ -149,10 +166,13 @@ class Algorithm:
         self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
     ) -> tuple[Tensor, Memory]:
         """Train locally from the broadcast, and turn the change of the shared parts into private messages."""
-        sent = {part: state.parts[part].to(data.mask.device) for part in self.shared}
+        sent = {part: state.parts[part].to(data.mask.device) for part in self.broadcast}
+        if self.sums is not None:
+            return self.sums.messages(self.model, sent, data, ids, state.mechanism, rng), {}
         params, slots, loss = self._local(sent, memory, data, ids, rng)
         changes = [params[part] - sent[part] for part in self.shared]
-        reported = loss.clamp(0, self.loss_bound) * (self.report / self.loss_bound)
+        least, most = self.loss_bounds
+        reported = (loss.clamp(least, most) - least) * (self.report / (most - least))
         contribution = torch.cat([*changes, torch.nan_to_num(reported)[:, None]], dim=1)
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
@@ -191,10 +211,31 @@ class Algorithm:
             total, self.schedule.denominator(), state.mechanism, rng.at("estimate")
         )
         mean = mean.to(device="cpu", dtype=torch.float32)
-        params, memory = self.server.step(self._join(state.parts), mean[:-1], state.memory)
+        own = {name: value for name, value in state.memory.items() if "/" not in name}
+        params, memory = self.server.step(self._join(state.parts), mean[:-1], own)
         parts = {**state.parts, **self._split(params)}
-        loss = float(mean[-1]) / self.report * self.loss_bound
+        parts, trained = self._afterwards(parts, state.memory, total.device, rng.at("after"))
+        memory = {**memory, **trained}
+        least, most = self.loss_bounds
+        loss = least + float(mean[-1]) / self.report * (most - least)
         return ServerState(state.version + 1, parts, memory, mechanism, state.balance), loss
+
+    def _afterwards(
+        self, parts: dict[str, Tensor], memory: Memory, device: torch.device, rng: Rng
+    ) -> tuple[dict[str, Tensor], Memory]:
+        """Train the server's own parts against those just released: post-processing, which costs nothing."""
+        if self.after is None:
+            return parts, {}
+        params = {part: flat.to(device) for part, flat in parts.items()}
+        slots: dict[str, Slots] = {}
+        for part in self.after.parts:
+            params[part] = params[part][None]
+            held = {n.partition("/")[2]: v for n, v in memory.items() if n.startswith(part + "/")}
+            slots[part] = {name: value.to(device) for name, value in held.items()}
+        progress = train(self.model, self.after, params, slots, _no_rows(device), np.zeros(1, np.int64), rng)
+        moved = {part: flat[0].cpu() for part, flat in progress.params.items()}
+        kept = {f"{p}/{name}": v.cpu() for p, held in progress.slots.items() for name, v in held.items()}
+        return {**parts, **moved}, kept
 
     def _join(self, parts: Mapping[str, Tensor]) -> Tensor:
         return torch.cat([parts[part] for part in self.shared])
@@ -202,3 +243,9 @@ class Algorithm:
     def _split(self, flat: Tensor) -> dict[str, Tensor]:
         sizes = [self.layouts[part].size for part in self.shared]
         return dict(zip(self.shared, flat.split(sizes), strict=True))
+
+
+def _no_rows(device: torch.device) -> Padded:
+    """What the server has for data."""
+    blank = torch.zeros(1, 1, device=device)
+    return Padded(blank[..., None], blank.to(torch.int64), blank > 0)

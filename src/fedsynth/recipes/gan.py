@@ -1,0 +1,98 @@
+"""The adversarial recipes: who trains which side of the game, and who is protected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.models.gan import ImageGAN, LossName, TableGAN
+from fedsynth.models.model import Model, total_size
+from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
+from fedsynth.recipes.task import Task
+from fedsynth.recipes.vae import balance_query, client_mechanism, schedule_of
+from fedsynth.training.free import Free
+from fedsynth.training.optimizer import Adam
+from fedsynth.training.plan import Phase
+from fedsynth.training.rule import Epochs
+from fedsynth.transport.registry import transport_named
+
+
+@dataclass(frozen=True)
+class Adversaries:
+    """The sizes of the two networks and what they play for."""
+
+    latent: int = setting(64, "numbers in the generator's input", 1)
+    hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
+    width: int = setting(16, "channels of the critic's first convolution, for images", 1)
+    game: str = setting("wasserstein", "wasserstein or logistic: the loss of both sides")
+    penalty: float = setting(10.0, "weight of the gradient penalty of the wasserstein loss", 0.0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        one_of("game", self.game, ("wasserstein", "logistic"))
+
+
+@dataclass(frozen=True)
+class Generation:
+    """How the server trains the generator after each round."""
+
+    generator_steps: int = setting(6, "steps of the generator after each round", 1)
+    generator_batch: int = setting(32, "rows that the generator makes a step", 1)
+    generator_learning_rate: float = setting(0.002, "step size of the generator", 1e-12)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+def adversaries(task: Task, settings: Adversaries) -> Model:
+    """The GAN for the task's kind of data."""
+    game: LossName = "logistic" if settings.game == "logistic" else "wasserstein"
+    if task.kind == "table":
+        return TableGAN(
+            task.width, task.blocks, task.classes, settings.latent, settings.hidden, game, settings.penalty
+        )
+    if task.kind == "image":
+        channels, side = task.image
+        return ImageGAN(channels, side, task.classes, settings.latent, settings.width, game, settings.penalty)
+    raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
+
+
+def dp_fedavg_gan(
+    task: Task,
+    networks: Adversaries = Adversaries(),
+    local: Local = Local(learning_rate=0.05),
+    rounds: Rounds = Rounds(),
+    privacy: ClientPrivacy = ClientPrivacy(),
+    generation: Generation = Generation(),
+) -> Algorithm:
+    """DP-FedAvg-GAN (Augenstein et al. 2020, Algorithm 1): clients train the critic, the server the generator.
+
+    Only the critic sees real rows and only its noisy average leaves; the generator is trained at the server against
+    it, which costs no more.
+    """
+    model = adversaries(task, networks)
+    schedule = schedule_of(task, rounds)
+    critic = {"discriminator": local.build(task.kind)}
+    painter = {"generator": Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)}
+    return Algorithm(
+        name="dp_fedavg_gan",
+        model=model,
+        homes={"discriminator": Home.SHARED, "generator": Home.SERVER},
+        plan=(Phase("discriminate", critic, Epochs(local.epochs, local.batch_size)),),
+        after=Phase("generate", painter, Free(generation.generator_steps, generation.generator_batch)),
+        mechanism=client_mechanism(task, privacy, total_size(model, ["discriminator"])),
+        schedule=schedule,
+        server=rounds.build(),
+        rounds=rounds.rounds,
+        transport=transport_named(task.transport),
+        balance=balance_query(
+            task,
+            "client",
+            privacy.noise_multiplier,
+            1.0 if task.trust == "local" else schedule.expected / task.clients,
+            schedule.participations(rounds.rounds),
+            privacy.balance_share,
+        ),
+        report=privacy.report * privacy.clip,
+    )

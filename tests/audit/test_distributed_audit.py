@@ -81,6 +81,6 @@ def test_rounding_without_a_look_at_the_norm_is_found(checked):
     found = []
     for present in (1, 0):
         sent = mechanism.rounded(worst * present, {}, Rng(), np.zeros(1)).expand(runs, -1)
-        noisy = mechanism.masked_by_noise(sent, Rng(), np.arange(runs))
+        noisy = mechanism.noised(sent, Rng(), np.arange(runs))
         found.append(mechanism.wire(2700).centered(noisy.to(torch.int64)).sum(1).numpy())
     assert (proven(*found, confidence=0.999) < claim(mechanism.release.event)) == checked

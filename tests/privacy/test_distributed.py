@@ -129,6 +129,24 @@ def test_messages_do_not_depend_on_chunks():
     assert torch.equal(whole, torch.cat(parts))
 
 
+def test_records_of_a_party_get_one_share_of_noise_together():
+    mechanism = DistributedGaussian(
+        Clip(1.0), 2.0, 20_000, Parties(2, 2), 50, bits=24, rotate=False, unit="record"
+    )
+    owners = np.repeat([0, 1], 3)
+    noise = mean_of(mechanism, mechanism.privatize(torch.zeros(6, 20_000), mechanism.init(), Rng(), owners))
+    assert fits(noise, 2.0 * mechanism.loss)
+
+
+def test_records_are_rounded_by_numbers_of_their_own():
+    mechanism = DistributedGaussian(
+        Clip(1.0), 0.0, 64, Parties(2, 2), 50, bits=14, rotate=False, unit="record"
+    )
+    x = torch.full((2, 64), 0.3 / 8)
+    first, second = mechanism.rounded(x, mechanism.init(), Rng(1), np.zeros(2, dtype=np.int64))
+    assert not torch.equal(first, second)
+
+
 def test_the_rotation_turns_with_the_rounds():
     messages = FOUR.privatize(torch.ones(4, 2000), FOUR.init(), Rng(1), np.arange(4))
     _, state = FOUR.estimate(messages.sum(0), 1.0, FOUR.init(), Rng())

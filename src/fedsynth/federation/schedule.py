@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -167,11 +168,16 @@ class FixedCohort(_Synchronous):
 
 @dataclass(frozen=True)
 class Everyone(_Synchronous):
-    """All clients every round: no sampling, no amplification."""
+    """All clients every round: no sampling here, no amplification.
+
+    Where clients draw by themselves and tell nobody (`DistributedGaussian.coin`), `sampling` names how. `units` is what
+    the sum is over, if not over clients: all records, for sites that send sums over theirs.
+    """
 
     clients: int
     sampling: str = "none"
     adjacency: str = "add-remove"
+    units: float | None = None
 
     @property
     def expected(self) -> float:
@@ -183,8 +189,8 @@ class Everyone(_Synchronous):
         return np.arange(self.clients)
 
     def denominator(self) -> float:
-        """The number of clients."""
-        return float(self.clients)
+        """The number of clients, or of units."""
+        return float(self.clients if self.units is None else self.units)
 
     def amplify(self, release: Release) -> DpEvent:
         """The cost as it is."""
@@ -196,30 +202,38 @@ class Rotation(_Synchronous):
     """Clients in turn, one of `groups` a round, so that nobody takes part more often than was planned.
 
     For local privacy, where each round costs its clients the same however they were chosen: who takes part when is
-    public, and the cost of a run is that of a client's turns. Client i is in group i modulo `groups`.
+    public, and the cost of a run is that of a client's turns. Client i is in group i modulo `groups`. With `spared`,
+    every so manyth client is left out of all groups, because it spends its budget on something else.
     """
 
     clients: int
     groups: int
     sampling: str = "none"
     adjacency: str = "replace-one"
+    spared: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.groups <= self.clients:
-            raise BadInput(f"groups={self.groups}: expected between 1 and all {self.clients} clients")
+        if not 1 <= self.groups <= len(self._members):
+            raise BadInput(f"groups={self.groups}: expected between 1 and all {len(self._members)} clients")
+
+    @cached_property
+    def _members(self) -> np.ndarray:
+        """The clients that have turns at all."""
+        everyone = np.arange(self.clients)
+        return everyone[everyone % self.spared != 0] if self.spared else everyone
 
     @property
     def expected(self) -> float:
         """The size of a group, on average."""
-        return self.clients / self.groups
+        return len(self._members) / self.groups
 
     def start(self, clock: Clock, rng: Rng) -> np.ndarray:
         """The group whose turn it is."""
-        return np.arange(clock.version % self.groups, self.clients, self.groups)
+        return self._members[clock.version % self.groups :: self.groups]
 
     def denominator(self) -> float:
         """The mean size of a group."""
-        return self.clients / self.groups
+        return len(self._members) / self.groups
 
     def participations(self, rounds: int) -> int:
         """A client's turns.

@@ -23,45 +23,12 @@ from fedsynth.privacy.draw import client_words
 from fedsynth.privacy.mechanism import Release, State, Unit
 from fedsynth.privacy.noise import client_noise
 from fedsynth.privacy.quantize import Rotation, norm_limit, round_within
+from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng, expand_uniform, subkeys
 
 MOST_BITS = 31
 _SMOOTHING = 3.0  # steps: with this share or more, sums of discrete Gaussians are discrete Gaussians
 _LOSS = 1.01  # rounding may raise the noise by at most this factor over that of central noise
-
-
-@dataclass(frozen=True)
-class Ring:
-    """A vector of integers modulo 2^bits; the sum is one too, so a uniform mask hides a message perfectly."""
-
-    dim: int
-    bits: int
-    kind: str = "ring"
-
-    def zero(self) -> Tensor:
-        """The empty sum."""
-        return torch.zeros(self.dim, dtype=torch.int64)
-
-    def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
-        """The sum with a chunk of messages [parties, dim] added.
-
-        >>> Ring(2, 4).add(torch.tensor([15, 3]), torch.tensor([[2, 1], [1, 1]]), torch.ones(2))
-        tensor([2, 5])
-        """
-        if not bool((weights == 1).all()):
-            raise Incompatible("a ring cannot be weighted: use a schedule in which all messages count alike")
-        if messages.shape[1:] != (self.dim,):
-            raise BadInput(f"messages of shape {tuple(messages.shape)}: expected [parties, {self.dim}]")
-        return (total + messages.sum(0, dtype=torch.int64).to(total)) % 2**self.bits
-
-    def centered(self, total: Tensor) -> Tensor:
-        """The sum as signed numbers from -2^(bits-1) up, float64.
-
-        >>> Ring(2, 4).centered(torch.tensor([15, 3]))
-        tensor([-1.,  3.], dtype=torch.float64)
-        """
-        half = 2 ** (self.bits - 1)
-        return ((total + half) % 2**self.bits - half).to(torch.float64)
 
 
 @dataclass(frozen=True)
@@ -96,6 +63,44 @@ class Parties:
 
 
 @dataclass(frozen=True)
+class Ring:
+    """A vector of integers modulo 2^bits; the sum is one too, so a uniform mask hides a message perfectly.
+
+    `parties` are those that the noise in the sum was shared out over: no fewer may be in a sum that opens.
+    """
+
+    dim: int
+    bits: int
+    parties: Parties | None = None
+    kind: str = "ring"
+
+    def zero(self) -> Tensor:
+        """The empty sum."""
+        return torch.zeros(self.dim, dtype=torch.int64)
+
+    def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
+        """The sum with a chunk of messages [parties, dim] added.
+
+        >>> Ring(2, 4).add(torch.tensor([15, 3]), torch.tensor([[2, 1], [1, 1]]), torch.ones(2))
+        tensor([2, 5])
+        """
+        if not bool((weights == 1).all()):
+            raise Incompatible("a ring cannot be weighted: use a schedule in which all messages count alike")
+        if messages.shape[1:] != (self.dim,):
+            raise BadInput(f"messages of shape {tuple(messages.shape)}: expected [parties, {self.dim}]")
+        return (total + messages.sum(0, dtype=torch.int64).to(total)) % 2**self.bits
+
+    def centered(self, total: Tensor) -> Tensor:
+        """The sum as signed numbers from -2^(bits-1) up, float64.
+
+        >>> Ring(2, 4).centered(torch.tensor([15, 3]))
+        tensor([-1.,  3.], dtype=torch.float64)
+        """
+        half = 2 ** (self.bits - 1)
+        return ((total + half) % 2**self.bits - half).to(torch.float64)
+
+
+@dataclass(frozen=True)
 class DistributedGaussian:
     """Each party's vector is clipped, rounded to integers and noised with its share; the sum has the whole noise.
 
@@ -105,7 +110,8 @@ class DistributedGaussian:
     costs accuracy in that round, never privacy.
 
     `coin` is the chance with which a client contributes at all. It is drawn by the client and seen by nobody, so it
-    amplifies also against the server; one that does not contribute sends its noise alone.
+    amplifies also against the server; one that does not contribute sends its noise alone. For `unit="record"` the rows
+    of x are records, `ids` name the party of each, and the coin is each record's: the party draws it (`draw`).
     """
 
     clip: Clip
@@ -229,20 +235,29 @@ class DistributedGaussian:
         """A ring vector a party."""
         if dim != self.dim:
             raise BadInput(f"dim={dim}: this mechanism was made for contributions of {self.dim} numbers")
-        return Ring(self.rotation.length, self.bits)
+        return Ring(self.rotation.length, self.bits, self.parties)
 
     def init(self) -> State:
         """The number of the round, which turns the rotation."""
         return {"turn": torch.zeros(1, dtype=torch.int64)}
 
+    def draw(self, records: int, rng: Rng) -> np.ndarray:
+        """The records of a party that contribute this time, each by its own coin."""
+        return poisson_sample(records, self.coin, rng)
+
     def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
-        """Clipped, rounded and noisy integers in the ring, [parties, length]."""
-        integers = self.rounded(x, state, rng, ids) * self._drawn(ids, rng).to(x.device)[:, None]
-        return self.masked_by_noise(integers, rng, ids)
+        """Clipped, rounded and noisy integers in the ring, [rows, length]; a party's noise is in its first row."""
+        integers = self.rounded(x, state, rng, ids)
+        if self.unit == "client":
+            integers = integers * self._coins(ids, rng).to(x.device)[:, None]
+        owners, first = np.unique(ids, return_index=True)
+        noisy = (integers % 2.0**self.bits).to(torch.int32)
+        noisy[torch.from_numpy(first).to(x.device)] = self.noised(integers[first], rng, owners)
+        return noisy
 
     def rounded(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
         """The contributions as integers (float64) that keep the limit, without noise."""
-        keys = rng.at("round").keys(ids, x.device)
+        keys = rng.at("round").keys(_rows(ids), x.device)
         scaled = self.scaled(x, int(state["turn"]))
         return round_within(
             scaled, self.limit, lambda attempt: expand_uniform(subkeys(keys, attempt), scaled.shape[1:])
@@ -252,14 +267,14 @@ class DistributedGaussian:
         """Contributions [rows, dim] clipped, rotated and in grid steps."""
         return self.rotation.apply(self.clip.apply(x), turn) / self.grid
 
-    def masked_by_noise(self, integers: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+    def noised(self, integers: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
         """Integers [parties, length] plus each party's share of the noise, modulo 2^bits."""
         sigma = self._share(self.steps)
         scale = math.sqrt(max(sigma**2 - _SMOOTHING**2, 0.0))  # what `client_noise` adds three steps to
         noise = client_noise(ids, integers.shape[1], scale, 1.0, rng.at("share"), integers.device)
         return ((integers + noise) % 2.0**self.bits).to(torch.int32)
 
-    def _drawn(self, ids: np.ndarray, rng: Rng) -> Tensor:
+    def _coins(self, ids: np.ndarray, rng: Rng) -> Tensor:
         """Whether each client contributes: its own coin."""
         if self.coin == 1:
             return torch.ones(len(ids), dtype=torch.float64)
@@ -272,3 +287,12 @@ class DistributedGaussian:
         turn = int(state["turn"])
         mean = self.rotation.undo(integers, turn) * (self.grid / (denominator * self.coin))
         return mean, {"turn": torch.tensor([turn + 1])}
+
+
+def _rows(ids: np.ndarray) -> np.ndarray:
+    """A number for each row that no other row of any party has."""
+    order = np.argsort(ids, kind="stable")
+    starts = np.searchsorted(ids[order], ids[order])
+    place = np.empty(len(ids), dtype=np.int64)
+    place[order] = np.arange(len(ids)) - starts
+    return np.asarray(ids, dtype=np.int64) + (place << 32)

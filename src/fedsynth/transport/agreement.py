@@ -31,13 +31,29 @@ class Aborted(FedsynthError):
     """Too few parties are left to open the sum; nothing of it was revealed."""
 
 
+def check_threshold(count: int, threshold: int, colluders: int) -> None:
+    """Refuse a threshold that does not protect.
+
+    A server that shows different survivors to different parties is powerless only if no two lists can find enough
+    who confirm them: 2 * threshold > parties + colluders.
+
+    >>> check_threshold(4, 3, 1)
+    """
+    if not 2 <= threshold <= count:
+        raise Incompatible(
+            f"threshold={threshold} of {count} parties: secure aggregation needs at least 2 in a sum, and no more "
+            "than there are"
+        )
+    if 2 * threshold <= count + colluders:
+        raise Incompatible(
+            f"threshold={threshold} of {count} parties with {colluders} colluders: a server could show two halves "
+            f"different survivors; use a threshold above {(count + colluders) / 2:g}"
+        )
+
+
 @dataclass(frozen=True)
 class Agreement:
-    """One round's terms: who may take part, known by which identity, what is summed, how many must survive.
-
-    An active server that shows different survivors to different parties is powerless only if more than half of all
-    parties and colluders must agree on them: 2 * threshold > parties + colluders.
-    """
+    """One round's terms: who may take part, known by which identity, what is summed, how many must survive."""
 
     run: str
     number: int  # of the round; a party never takes part in the same or an earlier one again
@@ -48,17 +64,7 @@ class Agreement:
     colluders: int = 0
 
     def __post_init__(self) -> None:
-        count = len(self.roster)
-        if not 2 <= self.threshold <= count:
-            raise Incompatible(
-                f"threshold={self.threshold} of {count} parties: secure aggregation needs at least 2 in a sum, and "
-                "no more than there are"
-            )
-        if 2 * self.threshold <= count + self.colluders:
-            raise Incompatible(
-                f"threshold={self.threshold} of {count} parties with {self.colluders} colluders: a server could show "
-                f"two halves different survivors; use a threshold above {(count + self.colluders) / 2:g}"
-            )
+        check_threshold(len(self.roster), self.threshold, self.colluders)
         if not 1 <= self.bits <= 32 or self.dim < 1:
             raise BadInput(f"bits={self.bits}, dim={self.dim}: expected 1 to 32 bits and at least one number")
 

@@ -105,6 +105,7 @@ class Identity:
         return bytes(_library().signing.Ed25519PrivateKey.from_private_bytes(self.secret).sign(message))
 
 
+@lru_cache(maxsize=1024)  # in a simulation, many parties check the same signature
 def signed_by(public: bytes, signature: bytes, message: bytes) -> bool:
     """Whether the holder of `public` signed the message.
 

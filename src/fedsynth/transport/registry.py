@@ -6,9 +6,17 @@ from collections.abc import Callable
 
 from fedsynth.errors import BadInput, nearest
 from fedsynth.transport.clear import Clear
+from fedsynth.transport.he import Homomorphic
+from fedsynth.transport.secagg import SecAgg
 from fedsynth.transport.transport import Transport
 
-TRANSPORTS: dict[str, Callable[[], Transport]] = {"clear": Clear}
+TRANSPORTS: dict[str, Callable[[], Transport]] = {
+    "clear": Clear,
+    "secagg": SecAgg,
+    "he": Homomorphic,
+    "he-open": lambda: Homomorphic("he-open", blind=False),
+    "he-ckks": lambda: Homomorphic("he-ckks", approximate=True),
+}
 
 
 def transport_named(name: str) -> Transport:

@@ -1,0 +1,82 @@
+"""One step of DP-SGD over sites that pool nothing: each sums its records' clipped gradients, only the sum opens.
+
+What a server learns is what DP-SGD on the pooled records would have published, for the same noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from fedsynth.data.clients import Padded
+from fedsynth.models.model import Batch, Model
+from fedsynth.privacy.distributed import DistributedGaussian
+from fedsynth.privacy.mechanism import State
+from fedsynth.rng import Rng, expand_normal
+from fedsynth.training.plan import loss_of
+from fedsynth.training.rule import Loss, Trained
+
+_AT_ONCE = 2**22  # numbers in a stack of record gradients
+
+
+@dataclass(frozen=True)
+class RecordSums:
+    """What a site sends instead of a trained model: the noisy integers of its records' summed gradients.
+
+    The mechanism draws the records, each by its own coin, clips each record's downhill direction together with its
+    loss, and rounds it; the site's share of the noise is added once. Every part that sees a record must be among
+    `parts`: the guarantee is for one record.
+    """
+
+    objective: str
+    parts: tuple[str, ...]
+    mechanism: DistributedGaussian
+    report: float  # the loss coordinate's share of the clip, in the clip's units
+
+    def messages(
+        self,
+        model: Model,
+        sent: Mapping[str, Tensor],
+        data: Padded,
+        ids: np.ndarray,
+        state: State,
+        rng: Rng,
+    ) -> Tensor:
+        """The messages [sites, length] of these sites."""
+        mechanism = self.mechanism
+        loss, goal = loss_of(model, self.objective), model.objectives[self.objective]
+        length, device = mechanism.rotation.length, data.mask.device
+        trained = {part: sent[part] for part in self.parts}
+        fixed = {part: flat for part, flat in sent.items() if part not in self.parts}
+        at_once = max(1, _AT_ONCE // mechanism.dim)
+        totals = torch.zeros(len(ids), length, dtype=torch.float64, device=device)
+        for place, site in enumerate(ids.tolist()):
+            own = rng.at("site", site)
+            rows = mechanism.draw(int(data.mask[place].sum()), own.at("batch"))
+            held = torch.argsort(~data.mask[place], stable=True)  # the rows that count come first
+            index = held[torch.from_numpy(rows).to(device)]
+            x, y = data.x[place][index], data.y[place][index]
+            drawn = expand_normal(own.at("train").keys([site], device), (len(rows), *goal.noise))[0]
+            for start in range(0, len(rows), at_once):
+                part = slice(start, start + at_once)
+                batch = {"x": x[part], "y": y[part]}
+                each = self._contributions(loss, trained, fixed, batch, drawn[part], goal.bound)
+                owners = np.full(len(each), site)
+                totals[place] += mechanism.rounded(each, state, own.at("rows", start), owners).sum(0)
+        return mechanism.noised(totals, rng, ids)
+
+    def _contributions(
+        self, loss: Loss, trained: Trained, fixed: Trained, batch: Batch, noise: Tensor, bound: float
+    ) -> Tensor:
+        """Each record's direction downhill and its loss, [records, dim]."""
+        alone = {name: value.unsqueeze(1) for name, value in batch.items()}
+        alone["weight"] = torch.ones_like(alone["y"], dtype=noise.dtype)
+        each = vmap(grad_and_value(loss), in_dims=(None, None, 0, 0))
+        gradients, losses = each(trained, fixed, alone, noise.unsqueeze(1))
+        reported = losses.clamp(0, bound) * (self.report / bound)
+        return torch.cat([*(-gradient for gradient in gradients.values()), reported[:, None]], dim=1)

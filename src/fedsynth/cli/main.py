@@ -13,6 +13,7 @@ from fedsynth.cli import (
     evaluate,
     experiment,
     federation,
+    keys,
     ledger,
     plan,
     report,
@@ -32,6 +33,7 @@ app = typer.Typer(
 run.register(app)
 app.add_typer(schema.app)
 app.add_typer(federation.app)
+keys.register(app)
 account.register(app)
 plan.register(app)
 ledger.register(app)

@@ -122,7 +122,7 @@ class Tasks:
                 if left <= 0:
                     return None
 
-    def _arrived(self, client_task: ClientTask, _: FLContext) -> None:
+    def _arrived(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         result: Shareable = client_task.result
         client_task.result = None  # or the engine keeps every message of the job in memory
         payload = result.get("payload")

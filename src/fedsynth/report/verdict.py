@@ -10,7 +10,7 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import belief, shown
 from fedsynth.report.axis import percent
 
-# After Ponomareva et al. 2023, section 5.2: up to 1 is strong, up to 10 reasonable, beyond that weak.
+# Our words, no standard. TensorFlow Privacy's guide advises epsilon below 10, and below 1 for more stringent guarantees.
 STRONG, REASONABLE = 1.0, 10.0
 CLOSE, FAIR = 0.95, 0.85  # of the lower of column shapes and column pairs
 MUCH, SOME = 0.9, 0.6  # of what real rows teach beyond guessing

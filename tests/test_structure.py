@@ -11,7 +11,7 @@ HERE = Path(__file__).parents[1]
 SOURCE = HERE / "src" / "fedsynth"
 ROOMS = [
     "rng", "errors", "data", "models", "privacy", "training", "transport", "federation", "engines",
-    "recipes", "synthesis", "evaluation", "inspect", "report", "cli",
+    "recipes", "baselines", "synthesis", "evaluation", "inspect", "report", "cli",
 ]  # fmt: skip
 HEAVY = ("matplotlib", "statsmodels", "nvflare", "tenseal", "opacus", "onnxruntime", "pfl", "flwr")
 FILES = sorted(SOURCE.rglob("*.py"))

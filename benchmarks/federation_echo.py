@@ -12,7 +12,7 @@ import psutil
 class Sender:
     """The server's part: rounds of bytes, timed."""
 
-    def conduct(self, asked, channel, folder, tell):
+    def conduct(self, asked, channel, folder, tell, regroup):
         folder.mkdir(parents=True, exist_ok=True)
         payload = os.urandom(4 * asked["parameters"])
         tell(state="training")

@@ -10,10 +10,10 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import ClientTask, Task
@@ -23,6 +23,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from fedsynth.engines.job import JobEnded, Regroup, Work
 from fedsynth.errors import FedsynthError
 
 TASK = "exchange"
@@ -32,25 +33,8 @@ CHUNK = 2**20  # bytes of a file in one answer
 LARGEST = 2**28  # bytes of a message that is accepted
 _POLL_S = 0.2
 _CHECK_S = 0.05
+_WAITING = 4  # messages to one site that it has not answered
 _LINGER_S = 120.0  # how long the result of a finished job waits to be fetched
-
-
-class JobEnded(Exception):
-    """The engine ends this job: its process goes, and the run is continued by another."""
-
-
-class Work(Protocol):
-    """What a job does: `channel` reaches the sites, `folder` keeps the run, `tell` posts news for the coordinator."""
-
-    def conduct(
-        self, asked: Mapping[str, Any], channel: Tasks, folder: Path, tell: Callable[..., None]
-    ) -> None:
-        """Work until the run in `folder` is finished."""
-        ...
-
-    def results(self, folder: Path) -> list[Path]:
-        """The files of a finished run that the coordinator may have."""
-        ...
 
 
 @dataclass
@@ -92,22 +76,26 @@ class Desk:
 class Tasks:
     """The channel over the engine's tasks: a message down is a task, the message up is its result."""
 
-    def __init__(
-        self, controller: Exchange, context: FLContext, ended: Signal, regroup: threading.Event
-    ) -> None:
+    def __init__(self, controller: Exchange, context: FLContext, ended: Signal) -> None:
         self._controller = controller
         self._context = context
         self._ended = ended
         self._inbox: queue.Queue[tuple[str, bytes]] = queue.Queue()
-        self.regroup = regroup
+        self._open: dict[str, list[Task]] = {}
         self.sites = tuple(sorted(client.name for client in context.get_engine().get_clients()))
 
     def send(self, site: str, payload: bytes) -> None:
         """Queue a message for a site; whether and when it arrives is not known."""
+        if site not in self.sites:  # it is in the run, but was not connected when this job began
+            return
+        waiting = [task for task in self._open.get(site, []) if task.completion_status is None]
+        while len(waiting) >= _WAITING:  # a silent site must not fill the memory
+            self._controller.cancel_task(waiting.pop(0))
         data = Shareable()
         data["payload"] = payload
         task = Task(TASK, data=data, result_received_cb=self._arrived)
         self._controller.broadcast(task, self._context, targets=[site], min_responses=1)
+        self._open[site] = [*waiting, task]
 
     def receive(self, timeout_s: float) -> tuple[str, bytes] | None:
         """The next message up and who sent it, or None after `timeout_s`."""
@@ -160,11 +148,15 @@ class Exchange(Controller):
         folder = run_folder(Path(workspace.get_root_dir()), asked["run"])
         work: Work = engine.get_component("work")
         try:
-            work.conduct(asked, Tasks(self, fl_ctx, abort_signal, desk.regroup), folder, desk.tell)
+            channel = Tasks(self, fl_ctx, abort_signal)
+            desk.tell(members=list(channel.sites))
+            work.conduct(asked, channel, folder, desk.tell, desk.regroup)
             desk.files = {path.name: path for path in work.results(folder)}
             desk.tell(state="finished")
         except JobEnded:
             return
+        except Regroup:
+            desk.tell(state="regrouping")
         except FedsynthError as error:
             desk.tell(state="failed", error=str(error))
         except Exception as error:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-
-class Attendant(Protocol):
-    """What answers at a site; it never raises for what the server sends."""
-
-    def handle(self, payload: bytes) -> bytes:
-        """The answer to one message."""
-        ...
+from fedsynth.engines.job import Attendant
 
 
 class Exchange(Executor):

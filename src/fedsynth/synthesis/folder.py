@@ -8,7 +8,7 @@ import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import tomli_w
 from safetensors import safe_open
@@ -25,6 +25,18 @@ from fedsynth.federation.state import ServerState
 def beside(path: Path | str) -> Path:
     """The ledger that belongs to a schema or a policy: beside it."""
     return Path(path).with_suffix(".ledger.jsonl")
+
+
+class Keeper(Protocol):
+    """What clients remember, as far as the server's checkpoint has to know of it."""
+
+    def index(self) -> dict[str, Tensor]:
+        """Named tensors for the checkpoint."""
+        ...
+
+    def restore(self, index: dict[str, Tensor]) -> None:
+        """Go back to a checkpoint."""
+        ...
 
 
 class Folder:
@@ -87,14 +99,14 @@ class Folder:
         self.state.mkdir(exist_ok=True)
         return ClientStore(self.state / "clients.bin")
 
-    def checkpoint(self, state: ServerState, store: ClientStore) -> None:
+    def checkpoint(self, state: ServerState, store: Keeper) -> None:
         """Write the state whole, or leave the last one."""
         tensors = {**state.to_tensors(), **store.index()}
         temporary = self._checkpoint.with_suffix(".partial")
         temporary.write_bytes(save(tensors))
         temporary.replace(self._checkpoint)
 
-    def restore(self, store: ClientStore) -> ServerState | None:
+    def restore(self, store: Keeper) -> ServerState | None:
         """The last checkpoint, or None if the run was stopped before its first one."""
         if not self._checkpoint.exists():
             return None

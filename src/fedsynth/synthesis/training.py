@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from dp_accounting import DpEvent
@@ -17,6 +17,7 @@ from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.store import ClientStore
 from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate, nearest
 from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.link import Link
 from fedsynth.federation.loop import Round, ask, learn_balance, run
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
@@ -30,7 +31,7 @@ from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.folder import Folder, Keeper
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
 
@@ -45,7 +46,7 @@ class Prepared:
 
     recipe: Recipe
     schema: Schema
-    clients: Clients
+    clients: Clients | None  # None where they are behind a link of their own
     algorithm: Algorithm
     values: Mapping[str, Any]
     request: Request
@@ -74,7 +75,7 @@ def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
         raise BadInput(f"label {schema.label!r} has one class, {schema.classes[0]!r}; leave the label out")
     unit, _ = recipe.protection(request.unit, request.trust)
     _check_device(request.device)
-    _check_claim(request, schema, unit, clients)
+    check_claim(request, schema, unit, len(clients) if unit == "client" else clients.rows)
     return recipe
 
 
@@ -85,11 +86,10 @@ def _check_device(name: str) -> None:
         raise BadInput(f"device={name!r}: torch finds no GPU on this machine; use cpu")
 
 
-def _check_claim(request: Request, schema: Schema, unit: Unit, clients: Clients) -> None:
+def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> None:
     """A delta that protects nobody and bounds read from rows need the user's word."""
     if request.target is None:
         return
-    units = len(clients) if unit == "client" else clients.rows
     if request.target.delta >= 1 / units and "delta" not in request.accept:
         raise NotPrivate(
             f"delta={request.target.delta:g} is not below 1 / {units} {unit}s, so losing one of them whole "
@@ -138,6 +138,10 @@ def prepare(
     if earlier is not None:
         purse.ledger.adopt(earlier)
     if task.unit == "record" and "records" in values and not values["records"]:
+        if task.trust == "distributed":
+            raise BadInput(
+                "records: the noisy count is one for a trusted server; declare a public number with --set records=N"
+            )
         recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
         values["records"] = _count_records(held, rng, purse)
     spent = [line.cost for line in purse.ledger.lines()]
@@ -188,9 +192,16 @@ class Meter:
         return self.last
 
 
+class Distant(Link, Keeper, Protocol):
+    """Clients elsewhere, who remember by themselves."""
+
+
 @dataclass
 class Training:
-    """Runs a prepared request to its end; `folder=None` keeps everything in memory."""
+    """Runs a prepared request to its end; `folder=None` keeps everything in memory.
+
+    `link` reaches clients that are elsewhere; without one they are simulated here.
+    """
 
     prepared: Prepared
     folder: Folder | None
@@ -198,46 +209,59 @@ class Training:
     rng: Rng
     watch: Watch | None = None
     chunk: int | None = None
+    link: Distant | None = None
     history: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def start(self) -> ServerState:
         """Train from the beginning."""
-        store = self.folder.store() if self.folder else None
-        return self._train(
-            self.prepared.algorithm.init(self.rng.at("init")), store, self.prepared.algorithm.rounds
-        )
+        return self.start_from(self.prepared.algorithm.init(self.rng.at("init")))
+
+    def start_from(self, state: ServerState) -> ServerState:
+        """Train from this state, which nobody has worked on yet."""
+        store = self.folder.store() if self.folder and self.link is None else None
+        return self._train(state, store, self.prepared.algorithm.rounds)
 
     def resume(self) -> ServerState:
         """Train on from the last checkpoint; rounds that were paid for and lost stay in the ledger."""
         assert self.folder is not None
         store = self.folder.store()
         state = self.folder.restore(store)
-        state = state or self.prepared.algorithm.init(self.rng.at("init"))
+        return self.resume_from(state or self.prepared.algorithm.init(self.rng.at("init")), store)
+
+    def resume_from(self, state: ServerState, store: ClientStore | None = None) -> ServerState:
+        """Train on from this state, as the checkpoint had it."""
+        assert self.folder is not None
         self.folder.cut_history(state.version)
         self.history = self.folder.read_history()
         return self._train(state, store, self._affordable(state))
 
     def _train(self, state: ServerState, store: ClientStore | None, rounds: int) -> ServerState:
-        algorithm, request = self.prepared.algorithm, self.prepared.request
-        link = InProcess(
-            self.prepared.clients, self.rng, device=request.device, chunk=self.chunk, store=store
-        )
+        algorithm = self.prepared.algorithm
+        link, keeper = self._clients(store)
         known = state.balance is not None
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
-        if self.folder and store and not known:
-            self.folder.checkpoint(state, store)
+        if self.folder and keeper and not known:
+            self.folder.checkpoint(state, keeper)
         meter = self._meter(state.version, rounds)
 
         def seen(state: ServerState, done: Round) -> None:
             epsilon = meter.read(state.version) if meter else None
             self.history.append({**asdict(done), "epsilon": epsilon})
-            if self.folder and store:
+            if self.folder and keeper:
                 self.folder.append_history(self.history[-1])
-                self.folder.checkpoint(state, store)
+                self.folder.checkpoint(state, keeper)
             if self.watch:
                 self.watch(done, epsilon or (meter.last if meter else None), rounds)
 
         return run(algorithm, link, state, self.rng, self.purse.pay, seen, rounds)
+
+    def _clients(self, store: ClientStore | None) -> tuple[Link, Keeper | None]:
+        """The link to the clients, and what the checkpoint has to remember of them."""
+        if self.link is not None:
+            return self.link, self.link
+        assert self.prepared.clients is not None
+        device = self.prepared.request.device
+        return InProcess(self.prepared.clients, self.rng, device=device, chunk=self.chunk, store=store), store
 
     def _meter(self, version: int, rounds: int) -> Meter | None:
         """Epsilon after further rounds, on top of what the ledger shows now (a seeded run: of each round once)."""

@@ -48,11 +48,16 @@ class TrainingProgress:
         if self._bar:
             self._bar.stop()
 
+    def note(self, text: str) -> None:
+        """Show a line of its own, for example what happens to a site."""
+        if not self._quiet:
+            self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+
     def __call__(self, done: Round, epsilon: float | None, rounds: int) -> None:
         """Show a finished round."""
         if self._quiet:
             return
-        loss = f"loss {done.loss:.2f}"
+        loss = "" if done.loss is None else f"loss {done.loss:.2f}"
         spent = "no privacy" if epsilon is None else f"epsilon {epsilon:.2f} of {self._budget:g}"
         if self._bar:
             if self._task is None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from fedsynth.cli import federated
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import RawClients, clients_from, image_clients_from
 from fedsynth.data.image import is_images, read_images, write_images
@@ -65,6 +66,15 @@ def run(
     budget: Annotated[
         Path | None, typer.Option(help="Policy (max epsilon, delta, unit) that all runs on these data share.")
     ] = None,
+    federation: Annotated[
+        Path | None, typer.Option(help="Over real sites: what `fedsynth federation create` made.")
+    ] = None,
+    minimum_sites: Annotated[
+        int, typer.Option(help="Federation: stop when fewer sites than this take part.")
+    ] = 2,
+    round_timeout: Annotated[
+        float, typer.Option(help="Federation: seconds after which a silent site is left out of a round.")
+    ] = 600.0,
     config: Annotated[Path | None, typer.Option(help="TOML with any of these, and [arguments].")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A recipe's argument.")
@@ -113,18 +123,28 @@ def run(
         "accept": tuple(accept or ()),
     }
     try:
-        made = _resume(out, flags, quiet) if resume else _start(out, flags, config, set_ or [], quiet)
+        if resume:
+            federal = federated.is_federated(out)
+            made = _resume_federated(out, federation, quiet) if federal else _resume(out, flags, quiet)
+        else:
+            request = _request(flags, config, set_ or [])
+            if federation is None:
+                made = _start(out, request, quiet)
+            else:
+                made = federated.start(
+                    federation, out, request, _schema_of(request), minimum_sites, round_timeout, quiet
+                )
+                _write_sample(made, out)
     except KeyboardInterrupt:
-        started = Folder(out).recipe.exists()
+        started = Folder(out).recipe.exists() or federated.is_federated(out)
         advice = f"go on with fedsynth run --out {out} --resume" if started else "nothing was written yet"
         typer.echo(f"fedsynth: interrupted; {advice}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     _print_result(made, out, as_json)
 
 
-def _start(
-    out: Path, flags: dict[str, Any], config: Path | None, settings: list[str], quiet: bool
-) -> Synthesizer:
+def _request(flags: dict[str, Any], config: Path | None, settings: list[str]) -> Request:
+    """What the command line and its file ask for."""
     keys = read_toml(config) if config else {}
     pairs = _pairs(settings)
     for name, kind in (("rounds", int), ("noise_multiplier", float)):
@@ -133,7 +153,10 @@ def _start(
     keys |= {name: value for name, value in flags.items() if value is not None and value != ()}
     if pairs:
         keys["arguments"] = {**_table(keys), **pairs}
-    request = Request.from_toml(keys)
+    return Request.from_toml(keys)
+
+
+def _start(out: Path, request: Request, quiet: bool) -> Synthesizer:
     if (
         request.clients is not None and request.split_seed is None
     ):  # a resumed run must deal the same rows again
@@ -146,6 +169,13 @@ def _start(
         synthesizer.fit(raw, folder=out, watch=watch)
     _write_sample(synthesizer, out)
     return synthesizer
+
+
+def _resume_federated(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
+    made = federated.resume(out, federation, quiet)
+    if not _sample_path(made, out).exists():
+        _write_sample(made, out)
+    return made
 
 
 def _resume(out: Path, flags: dict[str, Any], quiet: bool) -> Synthesizer:

@@ -1,0 +1,74 @@
+"""`fedsynth run --federation`: the same run, over sites on their own machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedsynth.cli.federation import federation_installed
+from fedsynth.cli.progress import TrainingProgress
+from fedsynth.data.schema import Schema
+from fedsynth.errors import NotPrivate
+from fedsynth.synthesis.folder import Folder, beside
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.synthesizer import Synthesizer
+
+
+def is_federated(out: Path) -> bool:
+    """Whether a run's folder belongs to a federation."""
+    return (out / "federation.json").is_file()
+
+
+def start(
+    federation: Path,
+    out: Path,
+    request: Request,
+    schema: Schema,
+    minimum_sites: int,
+    round_timeout_s: float,
+    quiet: bool,
+) -> Synthesizer:
+    """Begin a run over the sites of a federation."""
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import Kit
+        from fedsynth.synthesis.coordinate import Assignment, Patience
+    kit = Kit.load(federation, "coordinator")
+    Folder(out).refuse_existing()
+    patience = Patience(round_s=round_timeout_s)
+    assignment = Assignment.new(kit, request, schema, minimum_sites, patience, _earlier(request, schema))
+    kit.reach()
+    out.mkdir(parents=True, exist_ok=True)
+    assignment.save(out)
+    return resume(out, None, quiet)
+
+
+def resume(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
+    """Go on with a run, wherever it was left."""
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import Kit
+        from fedsynth.synthesis.coordinate import Assignment, Coordinator
+    if not Folder(out).finished:
+        assignment = Assignment.load(out)
+        kit = Kit.load(federation or assignment.federation, "coordinator")
+        epsilon = Request.from_toml(assignment.request).epsilon
+        with TrainingProgress(epsilon, quiet=quiet) as watch:
+            coordinator = Coordinator(kit, out, assignment, watch, watch.note)
+            try:
+                coordinator.run()
+            except KeyboardInterrupt:
+                coordinator.cancel()
+                raise
+    return Synthesizer.load(out)
+
+
+def _earlier(request: Request, schema: Schema) -> str:
+    """The ledger beside a schema whose columns were paid for: the server adds it to the run's."""
+    paid = [name for name, source in schema.provenance.items() if source == "paid"]
+    if not paid:
+        return ""
+    path = beside(request.schema or "")
+    if not path.is_file():
+        raise NotPrivate(
+            f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema ({path}); "
+            "keep the two files together"
+        )
+    return path.read_text()

@@ -82,6 +82,10 @@ def evaluate_command(
             "or a file of Inception-v3."
         ),
     ] = "lenet",
+    classifiers: Annotated[
+        str,
+        typer.Option(help="Names separated by commas, or all; the thesis's further ones come with --deep."),
+    ] = "",
     text_column: Annotated[str, typer.Option(help="For texts in a table: the column.")] = "text",
     seed: Annotated[int, typer.Option(help="For subsets of rows, folds and classifiers.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
@@ -115,6 +119,7 @@ def evaluate_command(
             claim=origin.claim,
             sampler=origin.sampler,
             shadows=origin.shadows,
+            classifiers=[name.strip() for name in classifiers.split(",") if name.strip()],
         )
     if out:
         found.save(out)

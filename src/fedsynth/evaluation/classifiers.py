@@ -7,7 +7,7 @@ boosting here), and its student network for the Epilepsy data.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import read_values
+from fedsynth.errors import BadInput, nearest
 
 _LARGEST_CATEGORIES = 255  # that gradient boosting keeps apart; columns with more are split by their order
 _FEWEST_FOR_STOPPING = 10  # rows of the rarest class without which a validation split cannot be drawn
@@ -172,6 +173,12 @@ def _quadratic_discriminant(seed: int) -> Any:
     return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
 
 
+def _student(seed: int) -> Any:
+    from fedsynth.evaluation.student import StudentNetwork
+
+    return StudentNetwork(seed)
+
+
 FURTHER: dict[str, Classifier] = {
     "decision tree": _plain(_decision_tree, as_positions),
     "nearest neighbors": _plain(_nearest_neighbors),
@@ -181,5 +188,24 @@ FURTHER: dict[str, Classifier] = {
     "naive bayes": _plain(_naive_bayes),
     "linear discriminant analysis": _plain(_linear_discriminant),
     "quadratic discriminant analysis": _plain(_quadratic_discriminant),
+    "student network": _plain(_student),
 }
 KNOWN: dict[str, Classifier] = {**CLASSIFIERS, **FURTHER}
+ALL = "all"
+
+
+def chosen_classifiers(names: Sequence[str], usual: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """The classifiers of these names: the usual ones without any, every one for "all".
+
+    >>> chosen_classifiers(["mlp"], ["cnn"], ["cnn", "mlp"]), chosen_classifiers([], ["cnn"], ["cnn", "mlp"])
+    (('mlp',), ('cnn',))
+    """
+    every = tuple(known)
+    if not names:
+        return tuple(usual)
+    if ALL in names:
+        return every
+    unknown = [name for name in names if name not in every]
+    if unknown:
+        raise BadInput(f"classifier {unknown[0]!r}: unknown; {nearest(unknown[0], every)}, or {ALL!r}")
+    return tuple(names)

@@ -14,6 +14,7 @@ from fedsynth.data.encode import ImageEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.cache import fingerprint
+from fedsynth.evaluation.classifiers import chosen_classifiers
 from fedsynth.evaluation.features import FeatureNetwork, Features, extract, lenet
 from fedsynth.evaluation.image_fidelity import (
     frechet_distance,
@@ -52,6 +53,7 @@ def image_steps(
     deep: bool = False,
     seed: int = 0,
     network: FeatureNetwork | None = None,
+    classifiers: Sequence[str] = (),
 ) -> Sequence[Step]:
     """Every piece for images; without a network, a LeNet is trained on the real images."""
     work = _Work(real, synthetic, schema, test, deep, seed, network)
@@ -61,7 +63,8 @@ def image_steps(
         Step("class score", (CLASSES,), work.class_score),
         Step("manifold", (PRECISION, RECALL), work.manifold),
     ]
-    return steps + ([work.usefulness(name) for name in IMAGE_CLASSIFIERS] if schema.label else [])
+    chosen = chosen_classifiers(classifiers, IMAGE_CLASSIFIERS, IMAGE_CLASSIFIERS)
+    return steps + ([work.usefulness(name) for name in chosen] if schema.label else [])
 
 
 class _Work:

@@ -105,6 +105,7 @@ def evaluate(
     network: FeatureNetwork | None = None,
     claim: Claim | None = None,
     shadows: ShadowGame | None = None,
+    classifiers: Sequence[str] = (),
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
@@ -114,8 +115,8 @@ def evaluate(
     balanced; without it they are taken out of `synthetic`. `network` gives the features that images are compared
     on; without it, a LeNet is trained on the real ones. `claim` is the privacy that attacks on a table, which need
     `test`, are set beside. `shadows` is the recipe of the run, which `deep` trains many times over to see whether
-    that tells who was in. Where the schema names a client column and the tables have it, nobody is held out in
-    part and nobody is asked about twice.
+    that tells who was in. `classifiers` by name, or "all", are used instead of the usual ones. Where the schema
+    names a client column and the tables have it, nobody is held out in part and nobody is asked about twice.
     """
     stage = _Stage(progress)
     steps = _steps(
@@ -130,6 +131,7 @@ def evaluate(
         claim=claim,
         shadows=shadows,
         tell=stage.within,
+        classifiers=classifiers,
     )
     known = (network.setting() if network else None, claim, sampler is not None, shadows)
     kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, *known) if cache else None
@@ -195,6 +197,7 @@ def _steps(
     claim: Claim | None,
     shadows: ShadowGame | None,
     tell: Tell,
+    classifiers: Sequence[str],
 ) -> Sequence[Step]:
     given = {"real": real, "synthetic": synthetic, "test": test}
     for what, data in given.items():
@@ -204,10 +207,17 @@ def _steps(
             )
     parts: dict[str, Any] = {"test": test, "deep": deep, "seed": seed}
     if schema.kind == "image":
-        return image_steps(real, synthetic, schema, network=network, **parts)  # type: ignore[arg-type]
+        parts |= {"network": network, "classifiers": classifiers}
+        return image_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
     if schema.kind == "text":
         return text_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
-    parts |= {"sampler": sampler, "claim": claim, "shadows": shadows, "tell": tell}
+    parts |= {
+        "sampler": sampler,
+        "claim": claim,
+        "shadows": shadows,
+        "tell": tell,
+        "classifiers": classifiers,
+    }
     return table_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
 
 

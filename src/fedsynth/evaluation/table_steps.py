@@ -15,7 +15,7 @@ from fedsynth.evaluation.attack import MEASURES as ATTACKED
 from fedsynth.evaluation.attack import attack_curves
 from fedsynth.evaluation.attacks import Claim, table_attacks
 from fedsynth.evaluation.augmentation import FEW_ROWS, RARE_CLASS, Sampler, few_rows, rare_class, sampler_from
-from fedsynth.evaluation.classifiers import CLASSIFIERS, FURTHER
+from fedsynth.evaluation.classifiers import CLASSIFIERS, FURTHER, KNOWN, chosen_classifiers
 from fedsynth.evaluation.detection import DETECTORS, detection, detection_name
 from fedsynth.evaluation.fidelity import column_pairs, column_shapes, missing_values
 from fedsynth.evaluation.holdout import parted
@@ -63,6 +63,7 @@ def table_steps(
     claim: Claim | None = None,
     shadows: ShadowGame | None = None,
     tell: Tell | None = None,
+    classifiers: Sequence[str] = (),
 ) -> Sequence[Step]:
     """Every piece for a table; nothing is computed before a piece is run. `tell` hears from long pieces."""
     work = _Work(real, synthetic, schema, test, deep, seed, sampler, claim, shadows, tell)
@@ -84,7 +85,8 @@ def table_steps(
         )
     if schema.label is None:
         return steps
-    steps += [work.usefulness(name) for name in (*CLASSIFIERS, *(FURTHER if deep else ()))]
+    usual = (*CLASSIFIERS, *(FURTHER if deep else ()))
+    steps += [work.usefulness(name) for name in chosen_classifiers(classifiers, usual, KNOWN)]
     return [
         *steps,
         Step("tuning", (ORDER, REGRET), work.tuning),

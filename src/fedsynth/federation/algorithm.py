@@ -6,7 +6,7 @@ It holds no state and no data. `client_round` works for a chunk of clients (one,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -72,7 +72,11 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One federated system, composed from parts. `report` is the loss coordinate's share of the clip."""
+    """One federated system, composed from parts.
+
+    `report` is the loss coordinate's share of the clip; at 0 no loss is sent, for mechanisms that have no room for one.
+    `ready` makes the public starting point from fresh parameters, for example by pre-training on simulated rows.
+    """
 
     name: str
     model: Model
@@ -89,6 +93,7 @@ class Algorithm:
     caveats: tuple[str, ...] = ()
     sums: RecordSums | None = None  # clients send sums of record gradients, and train nothing themselves
     after: Phase | None = None  # what the server trains once it has stepped; it sees no data
+    ready: Callable[[dict[str, Tensor], Rng], dict[str, Tensor]] | None = None
 
     def __post_init__(self) -> None:
         unknown = set(self.homes) ^ set(self.model.parts)
@@ -119,8 +124,8 @@ class Algorithm:
 
     @cached_property
     def dim(self) -> int:
-        """The length of a client's contribution: its update, and its loss."""
-        return sum(self.layouts[part].size for part in self.shared) + 1
+        """The length of a client's contribution: its update, and its loss if that is reported."""
+        return sum(self.layouts[part].size for part in self.shared) + (self.report > 0)
 
     @cached_property
     def wire(self) -> Wire:
@@ -143,6 +148,7 @@ class Algorithm:
     def init(self, rng: Rng) -> ServerState:
         """The state before the first round."""
         parts = initialise(self.model, rng)
+        parts = self.ready(parts, rng.at("ready")) if self.ready else parts
         memory = self.server.init(self._join(parts)) | self._fresh(parts)
         return ServerState(0, parts, memory, self.mechanism.init())
 
@@ -173,7 +179,8 @@ class Algorithm:
         changes = [params[part] - sent[part] for part in self.shared]
         least, most = self.loss_bounds
         reported = (loss.clamp(least, most) - least) * (self.report / (most - least))
-        contribution = torch.cat([*changes, torch.nan_to_num(reported)[:, None]], dim=1)
+        told = [torch.nan_to_num(reported)[:, None]] if self.report else []
+        contribution = torch.cat([*changes, *told], dim=1)
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for part in self.keep:
@@ -205,19 +212,19 @@ class Algorithm:
                 losses, steps = losses + progress.losses, steps + progress.steps
         return params, slots, losses / steps.clamp(min=1)
 
-    def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float]:
+    def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float | None]:
         """The next state from the opened sum, and the mean loss that came with it (as private as the sum)."""
         mean, mechanism = self.mechanism.estimate(
             total, self.schedule.denominator(), state.mechanism, rng.at("estimate")
         )
         mean = mean.to(device="cpu", dtype=torch.float32)
         own = {name: value for name, value in state.memory.items() if "/" not in name}
-        params, memory = self.server.step(self._join(state.parts), mean[:-1], own)
+        params, memory = self.server.step(self._join(state.parts), mean[:-1] if self.report else mean, own)
         parts = {**state.parts, **self._split(params)}
         parts, trained = self._afterwards(parts, state.memory, total.device, rng.at("after"))
         memory = {**memory, **trained}
         least, most = self.loss_bounds
-        loss = least + float(mean[-1]) / self.report * (most - least)
+        loss = least + float(mean[-1]) / self.report * (most - least) if self.report else None
         return ServerState(state.version + 1, parts, memory, mechanism, state.balance), loss
 
     def _afterwards(

@@ -28,7 +28,7 @@ class Round:
     """What a finished round looked like: a line of history.jsonl."""
 
     version: int
-    loss: float
+    loss: float | None  # None where no loss is released
     seconds: float
     clients: int
     dropped: int
@@ -104,7 +104,13 @@ def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Ten
 
 
 def learn_balance(algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay) -> ServerState:
-    """The state with the class balance, asked of the clients under DP where it is not public."""
+    """The state with the class balance, asked of the clients under DP where it is not public.
+
+    A query that asks for more than the balance says itself what is learned from the answer.
+    """
     if algorithm.balance is None or state.balance is not None:
         return state
-    return state.with_balance(as_probabilities(ask(algorithm.balance, link, state, rng, pay)))
+    answer = ask(algorithm.balance, link, state, rng, pay)
+    if algorithm.balance.learn is not None:
+        return algorithm.balance.learn(state, answer, rng.at("learn"))
+    return state.with_balance(as_probabilities(answer))

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
-from fedsynth.federation.schedule import Everyone
+from fedsynth.federation.schedule import Everyone, Schedule
 from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Unit, Wire
 from fedsynth.rng import Rng
 
 if TYPE_CHECKING:
     from fedsynth.federation.state import ServerState
 
+Learn = Callable[["ServerState", Tensor, Rng], "ServerState"]
 
 @dataclass(frozen=True)
 class Query:
@@ -33,6 +34,9 @@ class Query:
     mechanism: Mechanism
     clients: int
     unit: Unit = "client"
+    among: Schedule | None = None  # who answers, if not everyone
+    apart: bool = False  # whether those who answer take no part in anything else
+    learn: Learn | None = None  # what the server makes of the answer, if it is not the class balance
 
     @property
     def release(self) -> Release | None:
@@ -41,13 +45,13 @@ class Query:
         return None if spent is None else replace(spent, what=self.what, unit=self.unit)
 
     def charges(self) -> list[Charge]:
-        """What the answer costs, in the ledger's form: all clients answer, so nothing is amplified."""
+        """What the answer costs, in the ledger's form: who answers is known, so nothing is amplified."""
         return [] if self.release is None else [Charge(self.release, self.release.event)]
 
     @cached_property
-    def schedule(self) -> Everyone:
-        """All clients answer, once."""
-        return Everyone(self.clients)
+    def schedule(self) -> Schedule:
+        """All clients answer, once, or those of another schedule's first round."""
+        return self.among or Everyone(self.clients)
 
     @cached_property
     def wire(self) -> Wire:

@@ -16,6 +16,8 @@ from fedsynth.privacy import account
 from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 
+_TINY = 1e-12  # delta at which two pure costs are compared
+
 
 @dataclass(frozen=True)
 class Target:
@@ -64,6 +66,9 @@ def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = ()) -> DpEvent:
         )
         for charge in algorithm.charges()
     ]
+    if algorithm.balance is not None and algorithm.balance.apart:
+        ways = (account.compose([*paid, *once(algorithm)]), account.compose([*paid, *rounds]))
+        return max(ways, key=lambda event: account.epsilon(event, _TINY, adjacency=adjacency_of(algorithm)))
     return account.compose([*paid, *once(algorithm), *rounds])
 
 
@@ -84,11 +89,13 @@ def fit_budget(
     """The algorithm that spends at most the target, and its arguments.
 
     Rounds given (or neither): the noise is calibrated. Noise given: as many rounds as the budget allows. Both:
-    refused unless they fit.
+    refused unless they fit. A recipe with an argument `epsilon` is told the budget and divides it itself.
     """
     chosen = dict(values)
     if target.rounds is not None:
         chosen["rounds"] = target.rounds
+    if "epsilon" in chosen:
+        return _with_whole_budget(recipe, task, chosen, target, paid)
 
     def with_noise(noise: float) -> Algorithm:
         return recipe.build(task, {**chosen, "noise_multiplier": noise})
@@ -102,6 +109,24 @@ def fit_budget(
         return with_noise(noise), chosen
     chosen["noise_multiplier"] = target.noise_multiplier
     return _with_given_noise(recipe, task, chosen, target, adjacency, paid)
+
+
+def _with_whole_budget(
+    recipe: Recipe, task: Task, chosen: dict[str, Any], target: Target, paid: Sequence[DpEvent]
+) -> tuple[Algorithm, dict[str, Any]]:
+    """The algorithm of pure epsilon whose clients may spend what is left of the target, each for itself."""
+    if target.noise_multiplier is not None:
+        raise BadInput(
+            f"noise_multiplier={target.noise_multiplier:g}: {recipe.name} adds no noise, it draws its messages by "
+            "--epsilon; leave --noise-multiplier out"
+        )
+    earlier = account.epsilon(account.compose(paid), target.delta) if paid else 0.0
+    if earlier >= target.epsilon:
+        raise BudgetExhausted(
+            f"epsilon {target.epsilon:g} is spent: the ledger shows {earlier:.4g}; nothing is left to train with"
+        )
+    chosen["epsilon"] = target.epsilon - earlier
+    return recipe.build(task, chosen), chosen
 
 
 def _with_given_noise(

@@ -132,7 +132,7 @@ def _last(history: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> di
     return {
         "round": int(last["version"]),
         "rounds": rounds,
-        "loss": float(last["loss"]),
+        "loss": None if last["loss"] is None else float(last["loss"]),
         "clients": int(last["clients"]),
         "dropped": sum(int(line.get("dropped") or 0) for line in history),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,10 +54,11 @@ def plan(
         check_name(plot)
     people = Population(clients, records, epsilon, delta)
     chosen = [recipe_named(recipe)] if recipe else list(RECIPES.values())
-    task = Task(Schema.load(schema), clients, records)
-    rows = [row for one in chosen for row in plan_rows(settings_of(one, task), people)]
+    read = Schema.load(schema)
+    tasks = {one.name: replace(one.task(read, clients), records=records) for one in chosen}
+    rows = [row for one in chosen for row in plan_rows(settings_of(one, tasks[one.name]), people)]
     projected = _projected(rows, _numbers(project, clients))
-    runs = {one.name: _as_it_would_run(one, task, people) for one in chosen}
+    runs = {one.name: _as_it_would_run(one, tasks[one.name], people) for one in chosen}
     local = _local(rows, people)
     if plot is not None:
         save_plot(_panels(_first(rows)), epsilon, plot)
@@ -71,12 +72,12 @@ def plan(
 def settings_of(recipe: Recipe, task: Task) -> Settings:
     """What the plan needs of a recipe, from its default arguments."""
     defaults = {name: argument.default for name, argument in recipe.arguments().items()}
-    rate = defaults["cohort"] / task.clients if defaults.get("cohort") else defaults["rate"]
+    rate = defaults["cohort"] / task.clients if defaults.get("cohort") else defaults.get("rate", 1.0)
     return Settings(
         recipe.name,
         min(1.0, rate),
         defaults["rounds"],
-        defaults["epochs"],
+        defaults.get("epochs", 1),
         defaults["batch_size"],
         recipe.pooled,
         offers=recipe.offers,

@@ -19,7 +19,6 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import wording
 from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import Recipe, recipe_named
-from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
@@ -60,7 +59,7 @@ class Setup:
         if "records" in values and not values["records"]:
             values["records"] = _USUAL_RECORDS
         clients = 1 if recipe.pooled else 1000
-        _, values = fit_budget(recipe, Task(schema, clients), values, target)
+        _, values = fit_budget(recipe, recipe.task(schema, clients), values, target)
         return cls(recipe, schema, values, target.delta, clients)
 
     @classmethod
@@ -88,7 +87,7 @@ class Setup:
     def algorithm(self, canaries: int) -> Algorithm:
         """The recipe with its own noise, clip, rate and rounds, on the smallest model that canaries fit in."""
         clients = 1 if self.recipe.pooled else canaries + ORDINARY
-        task = Task(self.schema, clients, private=True)
+        task = self.recipe.task(self.schema, clients)
         values = {**self.values, "latent": min(4, self.values.get("latent", 4))}
         if values.get("cohort"):
             values["cohort"] = max(1, round(values["cohort"] * clients / (self.clients or clients)))

@@ -19,7 +19,6 @@ from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.rng import Rng
-from fedsynth.transport.clear import Clear
 from fedsynth.transport.transport import Transport
 
 
@@ -97,7 +96,7 @@ def gather(
 
 def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Tensor:
     """The noisy answer to a one-shot query."""
-    transport = Clear()
+    transport = query.transport
     heard = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
     pay("", query.charges(), heard.ids)
     return query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))

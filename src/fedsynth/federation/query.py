@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,14 @@ from fedsynth.data.clients import Padded
 from fedsynth.federation.schedule import Everyone, Schedule
 from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Unit, Wire
 from fedsynth.rng import Rng
+from fedsynth.transport.clear import Clear
+from fedsynth.transport.transport import Transport
 
 if TYPE_CHECKING:
     from fedsynth.federation.state import ServerState
 
 Learn = Callable[["ServerState", Tensor, Rng], "ServerState"]
+
 
 @dataclass(frozen=True)
 class Query:
@@ -37,6 +40,7 @@ class Query:
     among: Schedule | None = None  # who answers, if not everyone
     apart: bool = False  # whether those who answer take no part in anything else
     learn: Learn | None = None  # what the server makes of the answer, if it is not the class balance
+    transport: Transport = field(default_factory=Clear)
 
     @property
     def release(self) -> Release | None:

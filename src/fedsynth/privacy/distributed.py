@@ -238,8 +238,8 @@ class DistributedGaussian:
         return Ring(self.rotation.length, self.bits, self.parties)
 
     def init(self) -> State:
-        """The number of the round, which turns the rotation."""
-        return {"turn": torch.zeros(1, dtype=torch.int64)}
+        """The number of the round, which turns the rotation, if there is one."""
+        return {"turn": torch.zeros(1, dtype=torch.int64)} if self.rotate else {}
 
     def draw(self, records: int, rng: Rng) -> np.ndarray:
         """The records of a party that contribute this time, each by its own coin."""
@@ -258,7 +258,7 @@ class DistributedGaussian:
     def rounded(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
         """The contributions as integers (float64) that keep the limit, without noise."""
         keys = rng.at("round").keys(_rows(ids), x.device)
-        scaled = self.scaled(x, int(state["turn"]))
+        scaled = self.scaled(x, _turn(state))
         return round_within(
             scaled, self.limit, lambda attempt: expand_uniform(subkeys(keys, attempt), scaled.shape[1:])
         )
@@ -284,9 +284,12 @@ class DistributedGaussian:
     def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
         """The mean contribution; the noise is in the sum already."""
         integers = Ring(self.rotation.length, self.bits).centered(total)
-        turn = int(state["turn"])
-        mean = self.rotation.undo(integers, turn) * (self.grid / (denominator * self.coin))
-        return mean, {"turn": torch.tensor([turn + 1])}
+        mean = self.rotation.undo(integers, _turn(state)) * (self.grid / (denominator * self.coin))
+        return mean, {name: value + 1 for name, value in state.items()}
+
+
+def _turn(state: State) -> int:
+    return int(state["turn"]) if state else 0
 
 
 def _rows(ids: np.ndarray) -> np.ndarray:

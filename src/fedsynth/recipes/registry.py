@@ -15,7 +15,9 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.recipes import vae
 from fedsynth.recipes.fed_vae import fed_vae
+from fedsynth.recipes.record_distributed import site_vae
 from fedsynth.recipes.task import Task
+from fedsynth.recipes.wae import dp_fed_wae
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,11 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
-        Recipe("fvae", vae.fvae, CLIENT_LEVEL),
-        Recipe("dpd_fvae", vae.dpd_fvae, CLIENT_LEVEL),
+        Recipe("fvae", vae.fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
+        Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
+        Recipe("site_vae", site_vae, (("record", "distributed"),)),
         Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
+        Recipe("dp_fed_wae", dp_fed_wae, (("client", "local"),)),
     )
 }
 

@@ -26,6 +26,7 @@ from fedsynth.recipes.settings import (
     RecordPrivacy,
     Rounds,
 )
+from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import DPSGD, Epochs, Rule
@@ -98,6 +99,7 @@ def _federated(
     local: Local,
     rounds: Rounds,
     privacy: ClientPrivacy,
+    sharing: Sharing,
     private_encoder: PrivateEncoder | None = None,
 ) -> Algorithm:
     """Client-level federated training of an autoencoder; the homes of its parts tell the systems apart."""
@@ -107,7 +109,7 @@ def _federated(
     shared = [part for part, home in homes.items() if home is Home.SHARED]
     rule = Epochs(local.epochs, local.batch_size)
     optimizers = {"encoder": (private_encoder or local).build(task.kind), "decoder": local.build(task.kind)}
-    return Algorithm(
+    algorithm = Algorithm(
         name=name,
         model=model,
         homes=homes,
@@ -116,7 +118,7 @@ def _federated(
         schedule=schedule,
         server=rounds.build(),
         rounds=rounds.rounds,
-        transport=transport_named(task.transport),
+        transport=transport_named("clear" if task.trust == "distributed" else task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
         balance=balance_query(
             task,
@@ -128,6 +130,7 @@ def _federated(
         ),
         report=privacy.report * privacy.clip,
     )
+    return shared_out(algorithm, task, sharing)
 
 
 def fvae(
@@ -136,9 +139,10 @@ def fvae(
     local: Local = Local(),
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
+    sharing: Sharing = Sharing(),
 ) -> Algorithm:
-    """Federated VAE: encoder and decoder are both averaged, under client-level central DP."""
-    return _federated("fvae", task, architecture, local, rounds, privacy)
+    """Federated VAE: encoder and decoder are both averaged, under client-level DP."""
+    return _federated("fvae", task, architecture, local, rounds, privacy, sharing)
 
 
 def dpd_fvae(
@@ -148,6 +152,7 @@ def dpd_fvae(
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     private_encoder: PrivateEncoder = PrivateEncoder(),
+    sharing: Sharing = Sharing(),
 ) -> Algorithm:
     """DPD-fVAE, central (Pfitzner and Arnrich 2022, Algorithm 1): only the decoder leaves, under client-level DP.
 
@@ -159,7 +164,7 @@ def dpd_fvae(
     round. All encoders start from one public initialisation, so that clients speak of the same latent space.
     The update is theta_n - theta (the paper's algorithm has the sign the other way round and then adds).
     """
-    return _federated("dpd_fvae", task, architecture, local, rounds, privacy, private_encoder)
+    return _federated("dpd_fvae", task, architecture, local, rounds, privacy, sharing, private_encoder)
 
 
 def central_vae(

@@ -1,0 +1,103 @@
+"""From a recipe with noise at a trusted server to the same recipe with the noise shared out over its parties."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import cast
+
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Everyone
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.mechanism import Unit
+from fedsynth.recipes.settings import check_ranges, setting
+from fedsynth.recipes.task import Task
+from fedsynth.transport.registry import transport_named
+
+_QUERY_BITS = 31  # a query is short: it takes the finest grid there is
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How noise and masks are shared out over the parties of a sum, under trust=distributed."""
+
+    threshold: int = setting(0, "parties that a sum needs to open (0: all but a tenth, rounded up)", 0)
+    colluders: int = setting(0, "parties that may help the server, whose noise does not count", 0)
+    bits: int = setting(0, "bits of a number on the wire (0: 20 for clients, 24 for records)", 0, 31)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    def parties(self, count: int) -> Parties:
+        """Who shares out the noise among so many."""
+        return Parties(count, self.threshold or math.ceil(0.9 * count), self.colluders)
+
+
+def most_drawn(expected: float) -> int:
+    """How many no Poisson draw of this expectation exceeds, but for a chance of under 10^-9.
+
+    >>> most_drawn(1024.0)
+    1255
+    """
+    return math.ceil(expected + 7 * math.sqrt(expected) + 7)
+
+
+def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
+    """The algorithm with its central noise shared out over all clients, under trust=distributed; else as it is.
+
+    The server knows whom it asks, so it asks everybody, and each client decides by its own coin whether to contribute:
+    that is worth the same as the server's sampling would be to outsiders, and holds against the server too. That a
+    client is there is not hidden from it, so neighbors differ in what a client contributes (zero-out).
+    """
+    if task.trust != "distributed":
+        return algorithm
+    if not task.private:
+        raise Incompatible(
+            f"{algorithm.name}: trust=distributed shares out noise, and --no-privacy has none; leave one of them out"
+        )
+    if algorithm.schedule.sampling == "fixed":
+        raise Incompatible(
+            f"{algorithm.name}: under trust=distributed each client draws by its own coin; set rate instead of cohort"
+        )
+    central = cast(CentralGaussian, algorithm.mechanism)
+    coin = algorithm.schedule.expected / task.clients
+    parties = sharing.parties(task.clients)
+    mechanism = DistributedGaussian(
+        central.clip,
+        central.noise_multiplier,
+        algorithm.dim,
+        parties,
+        contributions=min(task.clients, most_drawn(coin * task.clients)),
+        bits=sharing.bits or 20,
+        coin=coin,
+    )
+    balance = algorithm.balance
+    return replace(
+        algorithm,
+        mechanism=mechanism,
+        schedule=Everyone(task.clients, "poisson" if coin < 1 else "none", "zero-out"),
+        transport=transport_named(task.transport).fitted(mechanism.wire(algorithm.dim), task.clients),
+        balance=None if balance is None else shared_query(balance, task, parties, task.clients),
+    )
+
+
+def shared_query(query: Query, task: Task, parties: Parties, units: int, unit: Unit = "client") -> Query:
+    """A query with central noise as a masked sum over all parties, of at most so many `units`."""
+    if query.release is None:
+        return query
+    central = cast(CentralGaussian, query.mechanism)
+    mechanism = DistributedGaussian(
+        central.clip,
+        central.noise_multiplier,
+        query.dim,
+        parties,
+        contributions=units,
+        bits=_QUERY_BITS,
+        rotate=False,
+        unit=unit,
+    )
+    transport = transport_named(task.transport).fitted(mechanism.wire(query.dim), task.clients)
+    return replace(query, mechanism=mechanism, transport=transport)

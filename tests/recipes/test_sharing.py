@@ -1,0 +1,155 @@
+"""Noise shared out over the parties: what runs, what it costs, and what is refused when it is built."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.errors import BadInput, Incompatible
+from fedsynth.federation.loop import learn_balance, run
+from fedsynth.privacy.account import epsilon
+from fedsynth.recipes.budget import cost
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.rng import Rng
+from fedsynth.transport.agreement import Aborted
+
+SMALL = {"hidden": (8,), "latent": 2, "noise_multiplier": 1.0}
+SITES = {**SMALL, "records": 200, "batch_size": 40}
+
+
+def built(name, schema, clients=6, transport=None, private=True, **values):
+    recipe = recipe_named(name)
+    task = recipe.task(schema, clients, private=private, trust="distributed", transport=transport)
+    return recipe.build(task, {**(SITES if name == "site_vae" else SMALL), **values})
+
+
+def trained(algorithm, clients, rounds=2, chunk=None):
+    rng = Rng(1)
+    paid = []
+    link = InProcess(clients, rng, chunk=chunk)
+    pay = lambda when, charges, ids: paid.append((when, charges))  # noqa: E731
+    state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
+    return run(algorithm, link, state, rng, pay, lambda *_: None, rounds), paid
+
+
+@pytest.mark.parametrize("name", ["dpd_fvae", "fvae", "site_vae"])
+def test_it_trains_over_real_masks_and_every_release_is_distributed(name, schema, ten):
+    algorithm = built(name, schema, clients=10)
+    state, paid = trained(algorithm, ten["table"])
+    assert state.version == 2 and all(torch.isfinite(part).all() for part in state.parts.values())
+    assert len(paid) == 3 and {charge.release.trust for _, charges in paid for charge in charges} == {
+        "distributed"
+    }
+
+
+@pytest.mark.parametrize("name", ["dpd_fvae", "site_vae"])
+def test_chunks_of_parties_change_nothing(name, schema, ten):
+    algorithm = built(name, schema, clients=10)
+    together, _ = trained(algorithm, ten["table"], 1)
+    apart, _ = trained(algorithm, ten["table"], 1, chunk=3)
+    for part in together.parts:
+        torch.testing.assert_close(together.parts[part], apart.parts[part], rtol=1e-3, atol=1e-4)
+
+
+def test_a_clients_own_coin_costs_what_the_servers_sampling_would(schema):
+    shared = built("dpd_fvae", schema, rounds=3)
+    central = recipe_named("dpd_fvae").build(recipe_named("dpd_fvae").task(schema, 6), {**SMALL, "rounds": 3})
+    spent = [epsilon(cost(algorithm), 1e-3) for algorithm in (shared, central)]
+    assert spent[0] == pytest.approx(spent[1], rel=1e-6)
+    assert shared.schedule.adjacency == "zero-out" and shared.schedule.sampling == "poisson"
+    assert len(shared.schedule.start(None, Rng(1))) == 6  # the server asks everybody
+
+
+def test_sites_cost_what_dp_sgd_on_pooled_records_costs(schema):
+    shared = built("site_vae", schema, rounds=5)
+    pooled_task = recipe_named("central_vae").task(schema, 1)
+    pooled = recipe_named("central_vae").build(pooled_task, {**SITES, "rounds": 1})
+    assert shared.charges()[0].event == pooled.charges()[0].event
+    assert shared.charges()[0].release.unit == "record" and shared.schedule.adjacency == "add-remove"
+    assert shared.schedule.denominator() == 200
+
+
+def test_the_sum_over_sites_is_the_clipped_gradient_of_the_drawn_records(schema, ten):
+    """Without noise and with all records drawn, sites together send what one site with all rows would."""
+    algorithm = built("site_vae", schema, clients=10, private=False, records=40)
+    clients = ten["table"]
+    state = algorithm.init(Rng(3))
+    data = clients.gather(np.arange(10))
+    sent, _ = algorithm.client_round(state, {}, data, np.arange(10), Rng(1))
+    ring = algorithm.wire
+    total = ring.centered(ring.add(ring.zero(), sent, torch.ones(10))) * algorithm.mechanism.grid
+    norms = total.norm()
+    assert 0 < float(norms) <= clients.rows * algorithm.mechanism.clip.bound
+    loss = float(total[-1]) / algorithm.report / clients.rows
+    assert 0 < loss < 1
+
+
+def test_a_transport_that_cannot_carry_the_ring_is_refused_with_the_reason(schema):
+    with pytest.raises(Incompatible, match="sends ring, but the transport clear carries real"):
+        built("dpd_fvae", schema, transport="clear")
+
+
+def test_the_masks_carry_nothing_but_shared_out_noise(schema):
+    recipe = recipe_named("dpd_fvae")
+    with pytest.raises(Incompatible, match="sends real, but the transport secagg carries ring"):
+        recipe.build(recipe.task(schema, 6, transport="secagg"), SMALL)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"cohort": 3}, "its own coin"),
+        ({"threshold": 3}, "different survivors"),
+        ({"threshold": 1}, "at least 2"),
+    ],
+)
+def test_settings_that_do_not_protect_are_refused_when_the_recipe_is_built(schema, values, reason):
+    with pytest.raises(Incompatible, match=reason):
+        built("dpd_fvae", schema, **values)
+
+
+def test_thresholds_and_colluders_reach_noise_and_statement(schema):
+    algorithm = built("dpd_fvae", schema, clients=10, threshold=8, colluders=2)
+    alone = built("dpd_fvae", schema, clients=10, threshold=10)
+    assert algorithm.mechanism.parties.honest == 6
+    assert algorithm.mechanism.share == pytest.approx(alone.mechanism.share * (10 / 6) ** 0.5, rel=0.05)
+    assert any("at least 8 of the 10" in caveat for caveat in algorithm.transport.caveats)
+    with pytest.raises(BadInput, match="colluders"):
+        built("dpd_fvae", schema, clients=10, threshold=8, colluders=8)
+
+
+class Dropping:
+    """A link that loses the last arrivals."""
+
+    def __init__(self, link, lost):
+        self._link, self._lost, self.commit = link, lost, link.commit
+
+    def start(self, job, ids, state):
+        self._job = job
+        self._link.start(job, ids[self._lost :], state)
+
+    def next(self):
+        arrival = self._link.next()
+        lost, self._lost = self._lost, 0
+        return replace(arrival, lost=lost)
+
+
+def with_drops(algorithm, clients, lost):
+    rng, paid = Rng(1), []
+    link = Dropping(InProcess(clients, rng), lost)
+    pay = lambda when, charges, ids: paid.append(when)  # noqa: E731
+    return run(algorithm, link, algorithm.init(rng.at("init")), rng, pay, lambda *_: None, 1), paid
+
+
+def test_drop_outs_are_survived_down_to_the_threshold(schema, ten):
+    algorithm = built("dpd_fvae", schema, clients=10, threshold=7)
+    state, _ = with_drops(algorithm, ten["table"], 3)
+    assert state.version == 1
+
+
+def test_below_the_threshold_the_round_aborts_and_was_paid_for(schema, ten):
+    algorithm = built("dpd_fvae", schema, clients=10, threshold=8)
+    with pytest.raises(Aborted, match="nothing was opened"):
+        with_drops(algorithm, ten["table"], 3)

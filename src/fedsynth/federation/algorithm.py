@@ -106,6 +106,26 @@ class Algorithm:
                 f"{self.name}: {type(self.mechanism).__name__} sends {self.wire.kind}, but the transport "
                 f"{self.transport.name} carries {' and '.join(self.transport.carries)}"
             )
+        if self.transport.blind:
+            self._check_blind()
+        object.__setattr__(self, "transport", self.transport.fitted(self.wire, self.schedule.clients))
+
+    def _check_blind(self) -> None:
+        """A server that never sees the sum can do nothing with it but have it averaged."""
+        blind = f"{self.name}: the transport {self.transport.name} hides the sum from the server"
+        release = self.mechanism.release
+        if release is not None and release.trust == "central":
+            raise Incompatible(
+                f"{blind}, so {type(self.mechanism).__name__} cannot add its noise there; use trust=local, noise in "
+                "the local plan, or trust=distributed over secagg or he-open"
+            )
+        if not self.server.averages:
+            raise Incompatible(
+                f"{blind}, which can average but not apply {type(self.server).__name__} with memory or another step; "
+                "set momentum=0, server_learning_rate=1 and server=momentum, or use he-open"
+            )
+        if self.after is not None or Home.SERVER in self.homes.values():
+            raise Incompatible(f"{blind}, which therefore cannot train parts of its own; use he-open")
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
@@ -174,7 +194,8 @@ class Algorithm:
         """Train locally from the broadcast, and turn the change of the shared parts into private messages."""
         sent = {part: state.parts[part].to(data.mask.device) for part in self.broadcast}
         if self.sums is not None:
-            return self.sums.messages(self.model, sent, data, ids, state.mechanism, rng), {}
+            summed = self.sums.messages(self.model, sent, data, ids, state.mechanism, rng)
+            return self.transport.rounded(summed, rng.at("transport"), ids), {}
         params, slots, loss = self._local(sent, memory, data, ids, rng)
         changes = [params[part] - sent[part] for part in self.shared]
         least, most = self.loss_bounds
@@ -182,6 +203,9 @@ class Algorithm:
         told = [torch.nan_to_num(reported)[:, None]] if self.report else []
         contribution = torch.cat([*changes, *told], dim=1)
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
+        if self.transport.blind:  # the server cannot add a change to what it does not know: send the whole
+            messages = messages + self._whole(self._join(sent))
+        messages = self.transport.rounded(messages, rng.at("transport"), ids)
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for part in self.keep:
             kept |= {f"{part}/{slot}": value for slot, value in slots.get(part, {}).items()}
@@ -213,13 +237,19 @@ class Algorithm:
         return params, slots, losses / steps.clamp(min=1)
 
     def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float | None]:
-        """The next state from the opened sum, and the mean loss that came with it (as private as the sum)."""
-        mean, mechanism = self.mechanism.estimate(
-            total, self.schedule.denominator(), state.mechanism, rng.at("estimate")
-        )
+        """The next state from the opened sum, and the mean loss that came with it (as private as the sum).
+
+        Over a blind transport `total` is the average parameters, opened by the clients; empty if nobody took part.
+        """
+        current = self._join(state.parts)
+        denominator = 1.0 if self.transport.blind else self.schedule.denominator()
+        if self.transport.blind:
+            known = self._whole(current).to(total)
+            total = total - known if total.numel() else torch.zeros_like(known)
+        mean, mechanism = self.mechanism.estimate(total, denominator, state.mechanism, rng.at("estimate"))
         mean = mean.to(device="cpu", dtype=torch.float32)
         own = {name: value for name, value in state.memory.items() if "/" not in name}
-        params, memory = self.server.step(self._join(state.parts), mean[:-1] if self.report else mean, own)
+        params, memory = self.server.step(current, mean[:-1] if self.report else mean, own)
         parts = {**state.parts, **self._split(params)}
         parts, trained = self._afterwards(parts, state.memory, total.device, rng.at("after"))
         memory = {**memory, **trained}
@@ -243,6 +273,10 @@ class Algorithm:
         moved = {part: flat[0].cpu() for part, flat in progress.params.items()}
         kept = {f"{p}/{name}": v.cpu() for p, held in progress.slots.items() for name, v in held.items()}
         return {**parts, **moved}, kept
+
+    def _whole(self, params: Tensor) -> Tensor:
+        """The shared parameters in the place of a change of them, with no loss beside them."""
+        return torch.nn.functional.pad(params, (0, self.dim - params.numel()))
 
     def _join(self, parts: Mapping[str, Tensor]) -> Tensor:
         return torch.cat([parts[part] for part in self.shared])

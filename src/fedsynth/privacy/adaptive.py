@@ -65,7 +65,7 @@ class AdaptiveGaussian:
 
     def wire(self, dim: int) -> Real:
         """The update and the bit."""
-        return Real(dim + 1)
+        return Real(dim + 1, as_is=True)
 
     def init(self) -> State:
         """The current clip: public, because it follows from earlier releases alone."""

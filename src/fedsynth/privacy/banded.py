@@ -97,7 +97,7 @@ class BandedGaussian:
 
     def wire(self, dim: int) -> Real:
         """A real vector a client."""
-        return Real(dim)
+        return Real(dim, as_is=True)
 
     def init(self) -> State:
         """No rounds yet: past sums (secret) and past estimates of them (public), the latest first."""

@@ -59,7 +59,7 @@ class CentralGaussian:
 
     def wire(self, dim: int) -> Real:
         """A real vector a client."""
-        return Real(dim, reach=self.clip.bound)
+        return Real(dim, reach=self.clip.bound, as_is=True)
 
     def init(self) -> State:
         """No state."""

@@ -73,11 +73,13 @@ class Real:
     """A vector of real numbers a client. Sums are float64: exact for values on a mechanism's fixed-point grid.
 
     `reach` is a magnitude that no number exceeds, but for a negligible chance; None where the mechanism sets no bound.
+    `as_is` numbers must arrive unrounded: noise that is added later was scaled to their length.
     """
 
     dim: int
     kind: str = "real"
     reach: float | None = None
+    as_is: bool = False
 
     def zero(self) -> Tensor:
         """The empty sum."""

@@ -170,7 +170,7 @@ class Synthesizer:
             unit=prepared.unit,
             seeded=self.request.seed is not None,
             inferred=self.schema.inferred(),
-            caveats=algorithm.caveats,
+            caveats=(*algorithm.caveats, *algorithm.transport.caveats),
         )
 
     def sample(

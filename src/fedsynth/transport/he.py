@@ -114,6 +114,11 @@ class Homomorphic:
             bits = cast(Ring, wire).bits
             made: Layout = Packed.planned(wire.dim, clients, ring_bits=bits, secret=self.blind, fixed=fixed)
             return replace(self, layout=made)
+        if cast(Real, wire).as_is:
+            raise Incompatible(
+                f"{self.name} rounds messages at random, which can make them longer than the clip that noise added at "
+                "the server is scaled to; use trust=local or trust=distributed, or the transport clear"
+            )
         stated = cast(Real, wire).reach
         reach = self.reach + (stated or 0.0) if self.blind or not stated else stated
         if self.approximate:

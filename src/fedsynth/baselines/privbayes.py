@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,8 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.mechanism import Unit
+from fedsynth.privacy.pairs import Adjacency
 from fedsynth.rng import Rng
 
 WAYS = ("statistics", "voting", "model")
@@ -90,6 +93,8 @@ class PrivBayes:
     structure_share: float = 0.3
     bins: int = 8
     typical: float = 0.0
+    unit: ClassVar[Unit] = "record"
+    adjacency: ClassVar[Adjacency] = "replace-one"
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:

@@ -1,7 +1,8 @@
 """A measured row of a table: a recipe on a public data set, run several times, scored, with its setting beside it.
 
 An experiment is a TOML file: what to run (the keys of `fedsynth run --config` under [run]), on which data set, how
-often, and what a paper claims for it. Its result is a JSON file from which tables are generated.
+often, and what a paper claims for it. A baseline stands under [baseline], with its name as `system`, in place of a
+recipe. The result is a JSON file from which tables are generated.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from typing import Any
 import pandas as pd
 import torch
 
-from fedsynth.data.clients import clients_from
-from fedsynth.data.datasets import adult, rand_health
+from fedsynth.baselines.registry import Baseline as System
+from fedsynth.baselines.registry import baseline_named
+from fedsynth.data.clients import RawClients, clients_from, encode_clients
+from fedsynth.data.datasets import adult, epileptic_seizure, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.fidelity import fidelity
 from fedsynth.evaluation.score import Score, across_runs
-from fedsynth.evaluation.utility import Baseline, baseline, utility
+from fedsynth.evaluation.utility import ALL_MEASURES, baseline, utility
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request, read_toml
@@ -45,10 +50,12 @@ class Experiment:
     order: int = 0
     seeds: tuple[int, ...] = ()
     runs: int = 0
+    sets: int = 1  # synthetic tables drawn from each training
     train_rows: int | None = None
     classifiers: tuple[str, ...] = ("gradient boosting",)
     claim: str = ""
     deviations: tuple[str, ...] = ()
+    baseline: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.data not in DATA:
@@ -57,7 +64,20 @@ class Experiment:
             raise BadInput(
                 f"{self.row}: give seeds = [1, 2, 3], or runs = 3 for runs without a seed; not both"
             )
+        if self.sets < 1:
+            raise BadInput(f"{self.row}: sets={self.sets}: at least one synthetic table is needed")
         recipe_named(self.request.recipe).values(self.request.arguments)
+        if self.baseline:
+            self.other()
+
+    @property
+    def system(self) -> str:
+        """The name of what runs."""
+        return self.baseline.get("system", self.request.recipe)
+
+    def other(self) -> System:
+        """The baseline that runs instead of a recipe."""
+        return baseline_named(self.system, {k: v for k, v in self.baseline.items() if k != "system"})
 
     @property
     def each(self) -> tuple[int | None, ...]:
@@ -97,7 +117,17 @@ def rand_tables() -> Tables:
     return *hold_out(frame, "person"), schema
 
 
-DATA: dict[str, Callable[[], Tables]] = {"adult": adult_tables, "rand_health": rand_tables}
+def seizure_tables() -> Tables:
+    """A fifth of the recordings held out; each of the others is a client."""
+    train, schema = epileptic_seizure("train")
+    return train, epileptic_seizure("test")[0].drop(columns=schema.client or ""), schema
+
+
+DATA: dict[str, Callable[[], Tables]] = {
+    "adult": adult_tables,
+    "rand_health": rand_tables,
+    "epileptic_seizure": seizure_tables,
+}
 
 
 def hold_out(
@@ -116,8 +146,9 @@ class _Trial:
     """One finished run."""
 
     scores: list[Score]
-    synthesizer: Synthesizer
-    seconds: float = field(default=0.0)
+    settings: dict[str, Any]
+    privacy: dict[str, Any]
+    seconds: float
 
 
 def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None = None) -> dict[str, Any]:
@@ -127,30 +158,24 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None 
     if experiment.train_rows:
         train = train.iloc[: experiment.train_rows]
     real = train.drop(columns=schema.client) if schema.client else train
-    beside = baseline(real, test, schema, classifiers=experiment.classifiers)
+    judge = _Judge(experiment, real, test, schema)
     trials = [
-        _trial(
-            replace(experiment.request, seed=seed),
-            train,
-            test,
-            schema,
-            beside,
-            watch(number) if watch else None,
-        )
+        judge.trial(replace(experiment.request, seed=seed), train, watch(number) if watch else None)
         for number, seed in enumerate(experiment.each)
     ]
     return {
         "row": experiment.row,
         "title": experiment.title or experiment.row,
         "order": experiment.order,
-        "recipe": experiment.request.recipe,
+        "recipe": experiment.system,
         "data": {"name": experiment.data, "train_rows": len(train), "test_rows": len(test)},
         "clients": {"count": experiment.request.clients, "split": experiment.request.split},
-        "settings": _plain(trials[0].synthesizer.request.arguments),
+        "settings": trials[0].settings,
         "seeds": list(experiment.seeds),
         "runs": len(trials),
+        "sets": experiment.sets,
         "scores": [score.to_dict() for score in across_runs([t.scores for t in trials], experiment.seeds)],
-        "privacy": _privacy([trial.synthesizer for trial in trials]),
+        "privacy": _worst([trial.privacy for trial in trials]),
         "claim": experiment.claim,
         "deviations": list(experiment.deviations),
         "machine": machine(experiment.request.device),
@@ -159,44 +184,94 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None 
     }
 
 
-def _trial(
-    request: Request,
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    schema: Schema,
-    beside: Baseline,
-    watch: Watch | None,
-) -> _Trial:
-    began = time.perf_counter()
-    rng = Rng(request.seed).at("split")
-    column = request.client_column or (schema.client if request.clients is None else None)
-    rows = train.drop(columns=schema.client) if schema.client and column is None else train
-    clients = clients_from(
-        rows, client_column=column, clients=request.clients, split=request.split, label=schema.label, rng=rng
-    )
-    synthesizer = Synthesizer.of(request, schema).fit(clients, watch=watch)
-    seconds = time.perf_counter() - began
-    synthetic = synthesizer.sample(len(train), seed=request.seed)
-    assert isinstance(synthetic, pd.DataFrame)
-    real = rows.drop(columns=column) if column else rows
-    scores = [*utility(synthetic, test, schema, beside), *fidelity(real, synthetic, schema)]
-    return _Trial(scores, synthesizer, seconds)
+class _Judge:
+    """Trains what an experiment asks for and scores the tables that come out."""
+
+    def __init__(
+        self, experiment: Experiment, real: pd.DataFrame, test: pd.DataFrame, schema: Schema
+    ) -> None:
+        self._experiment, self._real, self._test, self._schema = experiment, real, test, schema
+        self._beside = baseline(real, test, schema, classifiers=experiment.classifiers)
+
+    def trial(self, request: Request, train: pd.DataFrame, watch: Watch | None) -> _Trial:
+        """One training, and the mean of the scores of its tables."""
+        began = time.perf_counter()
+        clients = self._clients(request, train)
+        if self._experiment.baseline:
+            draw, settings, privacy = self._other(request, clients)
+        else:
+            synthesizer = Synthesizer.of(request, self._schema).fit(clients, watch=watch)
+            draw, settings = synthesizer.sample, _plain(synthesizer.request.arguments)
+            privacy = _privacy(synthesizer)
+        seconds = time.perf_counter() - began
+        tables = []
+        for number in range(self._experiment.sets):
+            # each table has a seed of its own, and where there are several, a classifier of its own
+            seed = None if request.seed is None else request.seed + number
+            made = draw(len(train), seed=seed)
+            assert isinstance(made, pd.DataFrame)
+            beside = replace(self._beside, seeds=(number,)) if self._experiment.sets > 1 else self._beside
+            learned = utility(made, self._test, self._schema, beside, ALL_MEASURES)
+            tables.append([*learned, *fidelity(self._real, made, self._schema)])
+        scores = tables[0] if len(tables) == 1 else across_runs(tables)
+        return _Trial(scores, settings, privacy, seconds)
+
+    def _clients(self, request: Request, train: pd.DataFrame) -> RawClients:
+        schema = self._schema
+        column = request.client_column or (schema.client if request.clients is None else None)
+        rows = train.drop(columns=schema.client) if schema.client and column is None else train
+        rng = Rng(request.seed).at("split")
+        return clients_from(
+            rows,
+            client_column=column,
+            clients=request.clients,
+            split=request.split,
+            label=schema.label,
+            rng=rng,
+        )
+
+    def _other(
+        self, request: Request, clients: RawClients
+    ) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
+        """A baseline's way of drawing rows, its settings and what it cost."""
+        system, ledger = self._experiment.other(), Ledger(None)
+        held = encode_clients(clients, self._schema)
+        learned = system.fit(held, self._schema, request.epsilon, Rng(request.seed), ledger)
+        told = statement(
+            ledger,
+            delta=request.delta or 1e-9,
+            adjacency=system.adjacency,
+            unit=system.unit,
+            seeded=request.seed is not None,
+        )
+        privacy = {**_of_statement(told, request), "epsilon": request.epsilon}
+        return lambda rows, seed: learned.sample(rows, Rng(seed)), dict(self._experiment.baseline), privacy
 
 
-def _privacy(made: list[Synthesizer]) -> dict[str, Any]:
-    """What the runs cost, by the accountant: of seeded runs, what they would cost with system noise."""
-    statement, request = made[0].privacy, made[0].request
-    spent = [run.history[-1]["epsilon"] for run in made if run.history]
+def _privacy(made: Synthesizer) -> dict[str, Any]:
+    """What a run cost, by the accountant: of a seeded run, what it would cost with system noise."""
+    spent = made.history[-1]["epsilon"] if made.history and made.request.private else None
+    return {**_of_statement(made.privacy, made.request), "epsilon": spent}
+
+
+def _of_statement(told: Statement, request: Request) -> dict[str, Any]:
     return {
         "private": request.private,
-        "unit": statement.unit,
-        "adjacency": statement.adjacency,
-        "sampling": statement.sampling,
-        "epsilon": max(spent) if request.private else None,
+        "unit": told.unit,
+        "trust": told.trust,
+        "adjacency": told.adjacency,
+        "sampling": told.sampling,
+        "epsilon": None,
         "delta": request.delta,
-        "accountant": statement.accountant,
-        "simulation": statement.simulation,
+        "accountant": told.accountant,
+        "simulation": told.simulation,
     }
+
+
+def _worst(costs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The cost of the run that spent most."""
+    spent = [cost["epsilon"] for cost in costs if cost["epsilon"] is not None]
+    return {**costs[0], "epsilon": max(spent, default=None)}
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

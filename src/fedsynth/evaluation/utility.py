@@ -21,15 +21,20 @@ from fedsynth.evaluation.classifiers import CLASSIFIERS, KNOWN, Classifier, Task
 from fedsynth.evaluation.score import Score, failure, over_seeds
 
 MEASURES = ("accuracy", "f1", "auc")
+ALL_MEASURES = (*MEASURES, "rare_f1")
 
 
 @dataclass(frozen=True)
 class Performance:
-    """How well a classifier does on test rows. F1 and AUC are means over the classes that the test rows have."""
+    """How well a classifier does on test rows. F1 and AUC are means over the classes that the test rows have.
+
+    `rare_f1` is the F1 of the class that the test rows have fewest of: the one that is looked for.
+    """
 
     accuracy: float
     f1: float
     auc: float
+    rare_f1: float = 0.0
 
 
 def performance(
@@ -101,7 +106,13 @@ def baseline(
     return Baseline(majority(real, test, schema), found, tuple(seeds))
 
 
-def utility(synthetic: pd.DataFrame, test: pd.DataFrame, schema: Schema, beside: Baseline) -> list[Score]:
+def utility(
+    synthetic: pd.DataFrame,
+    test: pd.DataFrame,
+    schema: Schema,
+    beside: Baseline,
+    measures: Sequence[str] = MEASURES,
+) -> list[Score]:
     """Accuracy, F1 and AUC of each classifier trained on synthetic rows and tested on real ones.
 
     Each score's detail holds the same for real training rows and for the majority class. The spread is over the
@@ -114,7 +125,7 @@ def utility(synthetic: pd.DataFrame, test: pd.DataFrame, schema: Schema, beside:
             found = [asdict(performance(synthetic, test, schema, classifier, seed)) for seed in beside.seeds]
         except BadInput as error:
             reason = str(error)
-        for measure in MEASURES:
+        for measure in measures:
             name, detail = f"{classifier}: {measure}", beside.beside(classifier, measure)
             if reason is None:
                 scores.append(
@@ -159,9 +170,11 @@ def measure(classes: np.ndarray, chances: np.ndarray) -> Performance:
     present = np.unique(classes)
     if len(present) < 2:
         raise BadInput("the test rows have one class, so nothing can be told apart on them")
+    rare = present[np.bincount(classes)[present].argmin()]
     areas = [roc_auc_score(classes == each, chances[:, each]) for each in present]
     return Performance(
         float(accuracy_score(classes, guessed)),
         float(f1_score(classes, guessed, average="macro", labels=present, zero_division=0)),
         float(np.mean(areas)),
+        float(f1_score(classes == rare, guessed == rare, zero_division=0)),
     )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fedsynth.data.encode import Block
 from fedsynth.errors import Incompatible
-from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
+from fedsynth.models.model import Batch, Model, Objective, Params, call, weighted_mean
 from fedsynth.models.vae import encode, mlp, one_hot
 from fedsynth.rng import Rng
 
@@ -80,6 +80,32 @@ class Waveform:
             rows.scatter_(1, block.start + entry[:, None], 1.0)
             rows[:, block.place] = at
         return rows
+
+
+def is_signal(blocks: Sequence[Block]) -> bool:
+    """Whether all columns are points of a signal: a schema says so by `bins=1`, one cell for the whole range."""
+    return len(blocks) > 1 and all(b.ordered and b.bins == 1 and not b.missing for b in blocks)
+
+
+SIGNAL_DECODERS = ("spectral", "dense")
+
+
+def signal_vae(
+    blocks: tuple[Block, ...],
+    classes: int,
+    *,
+    decoder: str,
+    latent: int,
+    hidden: tuple[int, ...],
+    beta: float,
+    bands: int = 16,
+    typical: float = 0.03,
+) -> Model:
+    """The autoencoder of a signal by the name of its decoder; `hidden` is a spectral one's encoder alone."""
+    wave = Waveform(blocks, typical)
+    if decoder == "dense":
+        return DenseSignalVAE(wave, classes, latent, hidden, beta)
+    return SpectralVAE(wave, classes, latent, bands, (), hidden, beta)
 
 
 def relu_mlp(sizes: Sequence[int]) -> nn.Sequential:

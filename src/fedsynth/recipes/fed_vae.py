@@ -13,14 +13,14 @@ loss shown is part of the noisy sum.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.models.label_image import LabelImageVAE
 from fedsynth.models.model import Layout, Model
 from fedsynth.models.per_class import PerClass, of_class
-from fedsynth.models.signal import DenseSignalVAE, SpectralVAE, Waveform
+from fedsynth.models.signal import is_signal, signal_vae
 from fedsynth.models.vae import TableVAE
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -39,7 +39,6 @@ from fedsynth.recipes.settings import (
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import balance_query, schedule_of
 from fedsynth.training.plan import Phase
-from fedsynth.training.rule import Epochs
 from fedsynth.transport.registry import transport_named
 
 DECODERS = ("auto", "histogram", "dense", "spectral", "convolution")
@@ -54,8 +53,8 @@ class Autoencoders:
     )
     decoder: str = setting(
         "auto",
-        "histogram (tables), convolution (images), or for signals dense (the thesis's) or spectral; auto: the first "
-        "that fits the kind of data",
+        "histogram (tables), convolution (images), spectral or dense (signals); auto: the first that fits, where a "
+        "table whose columns all have bins=1 is a signal",
     )
     latent: int = setting(8, "numbers in the latent code", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of a dense network, from the row inwards", 1)
@@ -83,22 +82,33 @@ class Autoencoders:
         return PerClass(self._one(task, 0), task.classes)
 
     def _one(self, task: Task, classes: int) -> Model:
-        decoder = self.decoder
-        if decoder == "auto":
-            decoder = {"table": "histogram", "image": "convolution"}.get(task.kind, "")
+        decoder = self.decoder if self.decoder != "auto" else _usual(task)
         if task.kind == "image" and decoder == "convolution":
             return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta)
-        if task.kind != "table" or decoder in ("convolution", ""):
+        if task.kind != "table" or decoder == "convolution":
             raise Incompatible(
-                f"decoder={self.decoder}, kind={task.kind}: fed_vae makes tables by histogram, dense or spectral, "
-                "and images by convolution"
+                f"decoder={self.decoder}, kind={task.kind}: fed_vae makes tables by histogram, signals by spectral or "
+                "dense, and images by convolution"
             )
         if decoder == "histogram":
             return TableVAE(task.width, task.blocks, classes, self.latent, self.hidden, self.beta)
-        wave = Waveform(task.blocks, self.typical)
-        if decoder == "dense":
-            return DenseSignalVAE(wave, classes, self.latent, self.hidden, self.beta)
-        return SpectralVAE(wave, classes, self.latent, self.bands, (), self.hidden, self.beta)
+        return signal_vae(
+            task.blocks,
+            classes,
+            decoder=decoder,
+            latent=self.latent,
+            hidden=self.hidden,
+            beta=self.beta,
+            bands=self.bands,
+            typical=self.typical,
+        )
+
+
+def _usual(task: Task) -> str:
+    """The decoder that fits the kind of data."""
+    if task.kind == "image":
+        return "convolution"
+    return "spectral" if task.kind == "table" and is_signal(task.blocks) else "histogram"
 
 
 def fed_vae(
@@ -141,7 +151,12 @@ def _plan(
     task: Task, model: Model, separate: bool, local: Local, private_encoder: PrivateEncoder
 ) -> tuple[Phase, ...]:
     """A pass over the rows: class by class where each has a VAE of its own."""
-    rule = Epochs(local.epochs, local.batch_size)
+    rule = local.rule
+    if task.kind == "table" and is_signal(task.blocks):  # a loss over many points has a steep slope
+        local = replace(local, learning_rate=local.learning_rate or 0.003)
+        private_encoder = replace(
+            private_encoder, encoder_learning_rate=private_encoder.encoder_learning_rate or 0.003
+        )
     encoder, decoder = private_encoder.build(task.kind), local.build(task.kind)
     if not separate:
         return (Phase("elbo", {"encoder": encoder, "decoder": decoder}, rule),)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedsynth.errors import BadInput, nearest
 from fedsynth.federation.server import Momentum, ServerAdam, ServerRule
+from fedsynth.models.signal import SIGNAL_DECODERS
 from fedsynth.training.optimizer import SGD, Adam, Optimizer
 
 
@@ -50,9 +51,11 @@ class Architecture:
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the table networks, from the row inwards", 1)
     width: int = setting(16, "channels of the first convolution, for images", 1)
     beta: float = setting(0.5, "weight of the KL term", 0.0)
+    signal: str = setting("spectral", "spectral or dense: for tables whose columns all have bins=1, a signal")
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        one_of("signal", self.signal, SIGNAL_DECODERS)
 
 
 @dataclass(frozen=True)

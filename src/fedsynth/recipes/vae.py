@@ -11,6 +11,7 @@ from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, R
 from fedsynth.federation.server import Momentum
 from fedsynth.federation.statistics import LabelShares
 from fedsynth.models.model import Model, total_size
+from fedsynth.models.signal import is_signal, signal_vae
 from fedsynth.models.vae import ImageVAE, TableVAE
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -39,6 +40,15 @@ DECODER_SHARED = {"encoder": Home.CLIENT, "decoder": Home.SHARED}
 
 def autoencoder(task: Task, architecture: Architecture) -> Model:
     """The conditional VAE for the task's kind of data."""
+    if task.kind == "table" and is_signal(task.blocks):
+        return signal_vae(
+            task.blocks,
+            task.classes,
+            decoder=architecture.signal,
+            latent=architecture.latent,
+            hidden=architecture.hidden,
+            beta=architecture.beta,
+        )
     if task.kind == "table":
         return TableVAE(
             task.width,

@@ -1,0 +1,75 @@
+"""Names by which server and site know that they speak of the same work and the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.engines.codec import BadMessage, fingerprint, fingerprint_of
+from fedsynth.engines.messages import Result, Work
+from fedsynth.federation.algorithm import Job
+
+
+def once_for_all(job: Job) -> bool:
+    """Whether what clients send is private (or open) already, so that asking twice must give the same message.
+
+    Under local privacy a second message with other noise would be a second release. Noise that the server adds, or
+    that is shared out over a cohort, is drawn anew for each sum: then a repeated round is done, and paid for, again.
+    """
+    return all(charge.release.trust == "local" for charge in job.charges())
+
+
+def order_of(work: Work, ids: np.ndarray, job: Job) -> str:
+    """The name of this work: equal for requests that must have the same answer."""
+    sent = {name: value for name, value in work.tensors.items() if name != "ids"}
+    about = (work.run, work.key, fingerprint_of(sent))
+    if once_for_all(job):
+        return fingerprint(*about)
+    return fingerprint(*about, work.session, ids.tobytes())
+
+
+def result_name(order: str, carried: Mapping[str, Tensor], blob: bytes) -> str:
+    """The name of a result: two different results never share it."""
+    return fingerprint(order, fingerprint_of(carried), blob)
+
+
+def client_numbers(tensors: Mapping[str, Tensor], first: int, end: int) -> np.ndarray:
+    """The clients that a message is about, if they are ascending numbers of the site's own."""
+    ids = tensors.get("ids")
+    if ids is None or ids.dtype != torch.int64 or ids.dim() != 1 or not len(ids):
+        raise BadMessage("ids: expected the numbers of one or more clients")
+    numbers: np.ndarray = ids.numpy()
+    if (np.diff(numbers) <= 0).any() or numbers[0] < first or numbers[-1] >= end:
+        raise BadMessage(f"ids: expected ascending numbers from {first} to {end - 1}")
+    return numbers
+
+
+def opened(result: Result, job: Job, first: int, end: int) -> tuple[np.ndarray, Tensor]:
+    """The clients in a result and their messages, if they have the layout of this job; sealed ones stay bytes."""
+    ids = client_numbers(result.tensors, first, end)
+    if result.blob and set(result.tensors) == {"ids"}:
+        return ids, torch.frombuffer(bytearray(result.blob), dtype=torch.uint8)[None]
+    if result.blob or set(result.tensors) != {"ids", "messages"}:
+        raise BadMessage("a result holds ids and messages, or ids and what the transport sealed")
+    messages = result.tensors["messages"]
+    check_messages(job, messages, len(ids))
+    return ids, messages
+
+
+def check_messages(job: Job, messages: Tensor, clients: int) -> None:
+    """Refuse messages that do not have the form of the job's wire."""
+    zero = job.wire.zero()
+    if job.wire.kind == "signed-index":
+        fits = messages.dtype == torch.int64 and messages.dim() == 2 and len(messages) == clients
+        if not fits or not bool(((messages.abs() >= 1) & (messages.abs() <= job.wire.dim)).all()):
+            raise BadMessage(f"messages: expected signed indices up to {job.wire.dim} of {clients} clients")
+        return
+    alike = messages.dtype.is_floating_point == zero.dtype.is_floating_point
+    if not alike or tuple(messages.shape) != (1, *zero.shape):
+        raise BadMessage(
+            f"messages are {messages.dtype} {tuple(messages.shape)}; "
+            f"expected one row of {zero.dtype} {tuple(zero.shape)}"
+        )

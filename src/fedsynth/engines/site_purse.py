@@ -1,0 +1,140 @@
+"""What a site pays for a run: from its own objects, before anything leaves, never twice for one release.
+
+Noise that the server adds protects the site's clients whether they were drawn or not, and amplification by sampling
+counts both cases: so each round of the run is paid for, also those in which no client of the site was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsynth.federation.algorithm import Algorithm, Job
+from fedsynth.privacy.budget import Budget
+from fedsynth.privacy.events import event_from_json
+from fedsynth.privacy.ledger import Entry, Ledger, Line
+from fedsynth.privacy.mechanism import Charge
+
+
+class SitePurse:
+    """Pays for one run out of the site's budget, and never more than the run was agreed for (`cap`)."""
+
+    def __init__(
+        self,
+        run: str,
+        algorithm: Algorithm,
+        ledger: Ledger,
+        budget: Budget,
+        cap: Budget | None,
+        names: Sequence[str],
+    ) -> None:
+        """`names` are those of the site's clients, in order: a local release is written down under its client's."""
+        self._run = run
+        self._algorithm = algorithm
+        self._ledger = ledger
+        self._budget = budget
+        self._cap = cap
+        self._names = names
+        self._own = Ledger(None)  # the run's lines alone
+        self._own.append_all([_entry_of(line) for line in ledger.lines() if line.run == run])
+        self._paid = {(line.what, line.holder) for line in self._own.lines()}
+        self._caught_up = 0  # rounds up to here are known to be paid for
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were paid for, those counted that were asked twice."""
+        holders: dict[str, int] = {}
+        for what, holder in self._paid:
+            holders[holder] = holders.get(holder, 0) + (", round " in what)
+        return max(holders.values(), default=0)
+
+    def approve(self) -> None:
+        """Refuse a whole run before its first round, if the budget does not allow all that is left of it."""
+        algorithm = self._algorithm
+        turns = algorithm.schedule.participations(algorithm.rounds)
+        entries: list[Entry] = []
+        for charge in algorithm.charges():
+            times = turns if charge.holder == "client" else algorithm.rounds
+            for holder in self._holders(charge, np.arange(len(self._names))):
+                done = sum(
+                    who == holder and what.startswith(f"{charge.release.what}, round ")
+                    for what, who in self._paid
+                )
+                entries.append(self._entry(charge, "", holder, max(0, times - done)))
+        for charge in [] if algorithm.balance is None else algorithm.balance.charges():
+            for holder in self._holders(charge, np.arange(len(self._names))):
+                if (charge.release.what, holder) not in self._paid:
+                    entries.append(self._entry(charge, "", holder))
+        entries = [entry for entry in entries if entry.count]
+        if entries:
+            self._check(entries)
+            self._budget.check_all(self._ledger, entries)
+
+    def pay(self, job: Job, version: int, clients: np.ndarray, again: str = "") -> list[Entry]:
+        """Make durable what an answer to this job costs `clients` (numbers within the site); the new lines.
+
+        `again` tells a repetition apart from the first time: it is one more release.
+        """
+        entries = []
+        for charge in job.charges():
+            if job is not self._algorithm:
+                labels = [again]
+            elif charge.event != charge.release.event:
+                labels = [*self._missed(version), f"round {version + 1}{again}"]
+            else:
+                labels = [f"round {version + 1}{again}"]
+            entries += self._owed(charge, labels, clients)
+        if entries:
+            self._check(entries)
+            self._budget.spend_all(self._ledger, entries)
+            self._note(entries)
+        if job is self._algorithm:
+            self._caught_up = max(self._caught_up, version)
+        return entries
+
+    def catch_up(self, version: int) -> None:
+        """Write down the rounds up to `version` that were sampled without asking here; they have happened."""
+        entries: list[Entry] = []
+        for charge in self._algorithm.charges():
+            if charge.event != charge.release.event:
+                entries += self._owed(charge, self._missed(version), np.empty(0, dtype=np.int64))
+        if entries:
+            self._ledger.append_all(entries)
+            self._note(entries)
+        self._caught_up = max(self._caught_up, version)
+
+    def _missed(self, version: int) -> list[str]:
+        return [f"round {number}" for number in range(self._caught_up + 1, version + 1)]
+
+    def _check(self, entries: Sequence[Entry]) -> None:
+        if self._cap is not None:
+            self._cap.check_all(self._own, entries)
+
+    def _note(self, entries: Sequence[Entry]) -> None:
+        self._own.append_all(entries)
+        self._paid |= {(entry.what, entry.holder) for entry in entries}
+
+    def _owed(self, charge: Charge, labels: Sequence[str], clients: np.ndarray) -> list[Entry]:
+        entries = [
+            self._entry(charge, label, holder)
+            for label in labels
+            for holder in self._holders(charge, clients)
+        ]
+        return [entry for entry in entries if (entry.what, entry.holder) not in self._paid]
+
+    def _holders(self, charge: Charge, clients: np.ndarray) -> list[str]:
+        if charge.holder == "client":
+            return [f"client {self._names[client]}" for client in clients]
+        return [charge.holder]
+
+    def _entry(self, charge: Charge, label: str, holder: str, times: int = 1) -> Entry:
+        spent = charge.release
+        what = f"{spent.what}, {label}" if label else spent.what
+        return Entry(charge.event, what, holder, spent.unit, spent.trust, spent.count * times, self._run)
+
+
+def _entry_of(line: Line) -> Entry:
+    return Entry(
+        event_from_json(line.event), line.what, line.holder, line.unit, line.trust, line.count, line.run
+    )

@@ -1,0 +1,61 @@
+"""A run's terms, and what either side builds from them: server and sites compose the same algorithm by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedsynth.data.schema import Schema
+from fedsynth.engines.messages import Terms
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.synthesis.request import Request
+
+
+def terms_of(
+    request: Request, schema: Schema, values: Mapping[str, Any], clients: int = 0, minimum_cohort: int = 2
+) -> Terms:
+    """What sites have to agree to; `clients` of all sites together once they are known."""
+    recipe = recipe_named(request.recipe)
+    if recipe.pooled:
+        raise Incompatible(f"{recipe.name} needs all rows in one place; choose a recipe that is federated")
+    task = recipe.task(
+        schema,
+        clients,
+        private=request.private,
+        unit=request.unit,
+        trust=request.trust,
+        transport=request.transport,
+    )
+    public = schema.with_client(None).to_dict()
+    public.pop("provenance", None)
+    return Terms(
+        request.recipe,
+        dict(values),
+        public,
+        request.private,
+        request.epsilon or 0.0,
+        request.delta or 0.0,
+        task.unit,
+        task.trust,
+        task.transport,
+        minimum_cohort,
+        clients,
+    )
+
+
+def compose(terms: Terms, schema: Schema) -> Algorithm:
+    """The algorithm of a run, from the recipe that is installed here."""
+    recipe = recipe_named(terms.recipe)
+    if recipe.pooled:
+        raise Incompatible(f"{recipe.name} needs all rows in one place; choose a recipe that is federated")
+    task = recipe.task(
+        schema,
+        terms.clients,
+        private=terms.private,
+        unit=terms.unit,
+        trust=terms.trust,
+        transport=terms.transport,
+    )
+    return recipe.build(task, recipe.values(terms.values))

@@ -1,0 +1,59 @@
+"""Meaning does not depend on where it runs: the federation computes what the simulator computes."""
+
+import pytest
+import torch
+from three_sites import conducted, make_sites, queue_of, terms_for
+
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.engines.remote import Patience, Remote
+from fedsynth.federation.loop import learn_balance, run
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.recipes.registry import RECIPES, recipe_named
+from fedsynth.rng import Rng
+from fedsynth.synthesis.participation import compose
+from fedsynth.synthesis.purse import Purse
+
+SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4, "rounds": 3, "rate": 0.8}
+CASES = [
+    (name, unit, trust)
+    for name, recipe in RECIPES.items()
+    if not recipe.pooled
+    for unit, trust in recipe.offers
+    if trust != "distributed"  # its sums open over a transport of their own
+]
+
+
+def values_of(name):
+    known = recipe_named(name).arguments()
+    wanted = {
+        **SMALL,
+        "noise_multiplier": 1.0,
+        "epsilon": 4.0,
+        "records": 38,
+        "group": 5,
+        "participations": 3,
+    }
+    wanted["pretraining"] = 5
+    return {key: value for key, value in wanted.items() if key in known}
+
+
+@pytest.mark.parametrize("name, unit, trust", CASES)
+def test_federation_and_in_process_agree(name, unit, trust, schema, ten, tmp_path):
+    terms = terms_for(name, schema, values_of(name), unit=unit, trust=trust)
+    algorithm = compose(terms, schema)
+    ledgers = Ledger(None), Ledger(None)
+    rng = Rng(1)
+    link = InProcess(ten["table"], rng, chunk=1)  # one by one in both: other chunks change last bits
+    pay = Purse(ledgers[0], "run").pay
+    state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
+    alone = run(algorithm, link, state, rng, pay, lambda *_: None, algorithm.rounds)
+
+    sites = make_sites(ten["table"], schema, tmp_path, chunk=1)
+    remote = Remote(queue_of(sites), "run", patience=Patience(timeout_s=2))
+    together = conducted(remote, terms, algorithm, pay=Purse(ledgers[1], "run").pay)
+
+    assert together.version == alone.version == 3
+    for part in alone.parts:
+        torch.testing.assert_close(together.parts[part], alone.parts[part], rtol=0, atol=1e-6)
+    told = [[(e.what, e.holder, e.event, e.count) for e in ledger.lines()] for ledger in ledgers]
+    assert told[0] == told[1] and told[0]

@@ -4,7 +4,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithout
 from scipy.stats import chi2
 
 from fedsynth.errors import BadInput
-from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort
+from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort, Rotation
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Release
@@ -145,3 +145,22 @@ def test_sampling_buys_nothing_for_noise_that_is_correlated_over_rounds():
     mechanism = BandedGaussian(Clip(1.0), 2.0, separation=3)
     for schedule in (PoissonCohort(100, 0.1), FixedCohort(100, 10)):
         assert schedule.amplify(mechanism.release) == mechanism.release.event
+
+
+@pytest.mark.parametrize(("clients", "groups", "rounds"), [(10, 5, 11), (7, 3, 9), (4, 4, 3)])
+def test_nobody_has_more_turns_than_a_rotation_says(clients, groups, rounds):
+    schedule = Rotation(clients, groups)
+    turns = np.zeros(clients, dtype=int)
+    for version in range(rounds):
+        turns[schedule.start(Clock(version), Rng(1))] += 1
+    assert turns.max() == schedule.participations(rounds) and turns.max() - turns.min() <= 1
+
+
+def test_a_rotation_amplifies_nothing():
+    release = Release("x", "client", "central", GaussianDpEvent(1.0))
+    assert Rotation(10, 5).amplify(release) == GaussianDpEvent(1.0)
+
+
+def test_a_rotation_needs_a_client_for_each_group():
+    with pytest.raises(BadInput, match="groups=6"):
+        Rotation(5, 6)

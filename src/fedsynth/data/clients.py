@@ -16,13 +16,14 @@ from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.partition import by_column
 from fedsynth.data.partition import split as split_rows
 from fedsynth.data.schema import Schema
+from fedsynth.data.text import TextEncoding
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng
 
 
 @dataclass(frozen=True)
 class RawClients:
-    """Rows as read and the client that owns each; a table (`frame`) or `images` with `labels`."""
+    """Rows as read and the client that owns each: a table (`frame`), `images` with `labels`, or pieces of `texts`."""
 
     owner: np.ndarray  # [rows] int64, 0..count-1
     count: int
@@ -31,6 +32,7 @@ class RawClients:
     images: np.ndarray | None = None
     labels: np.ndarray | None = None
     client_column: str | None = None
+    texts: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -100,6 +102,27 @@ def image_clients_from(
     features = images.reshape(len(images), -1) if split.startswith("kmeans") else None
     owner = split_rows(split, clients, rows=len(images), labels=labels, features=features, rng=rng or Rng())
     return RawClients(owner, clients, _numbered(clients), images=images, labels=labels)
+
+
+def text_clients_from(
+    texts: Sequence[str],
+    schema: Schema,
+    *,
+    owners: Sequence[str] | np.ndarray | None = None,
+    clients: int | None = None,
+    rng: Rng | None = None,
+) -> RawClients:
+    """Clients of texts, cut into the pieces that the schema's vocabulary and length make: by owner, or dealt."""
+    _one_of(owners, clients)
+    encoding = TextEncoding(schema)
+    cut = [tuple(piece for piece in encoding.pieces(text) if piece) for text in texts]
+    if owners is not None:
+        owner, names = by_column(owners)
+    else:
+        assert clients is not None
+        owner, names = split_rows("uniform", clients, rows=len(texts), rng=rng or Rng()), _numbered(clients)
+    owner = np.repeat(owner, [len(pieces) for pieces in cut])
+    return RawClients(owner, len(names), names, texts=tuple(piece for pieces in cut for piece in pieces))
 
 
 @dataclass(frozen=True)
@@ -202,8 +225,10 @@ def require_several(clients: Clients | RawClients) -> None:
 def _encode(raw: RawClients, schema: Schema) -> tuple[Tensor, Tensor]:
     if raw.images is not None:
         return ImageEncoding(schema).encode(raw.images, raw.labels)
+    if raw.texts is not None:
+        return TextEncoding(schema).encode(raw.texts), torch.zeros(len(raw.texts), dtype=torch.int64)
     if raw.frame is None:
-        raise BadInput("these clients hold neither a table nor images; make them with clients_from")
+        raise BadInput("these clients hold neither a table nor images nor texts; make them with clients_from")
     name = raw.client_column
     if name is not None and any(column.name == name for column in schema.columns) and schema.client != name:
         advice = f'write "client": "{name}" in the schema'

@@ -46,6 +46,7 @@ class Schema:
     width: int | None = None
     channels: int | None = None
     vocabulary: str | tuple[str, ...] | None = None
+    length: int | None = None  # the most symbols in a piece of text
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "provenance", dict(self.provenance))
@@ -213,7 +214,7 @@ def _problems(schema: Schema) -> list[str]:
 def _table_problems(schema: Schema) -> list[str]:
     found = [
         f"{key!r} is for images or text, not for a table"
-        for key in ("height", "width", "channels", "vocabulary")
+        for key in ("height", "width", "channels", "vocabulary", "length")
         if getattr(schema, key) is not None
     ]
     if schema.client is not None and not isinstance(schema.client, str):
@@ -239,12 +240,17 @@ def _image_problems(schema: Schema) -> list[str]:
 
 
 def _text_problems(schema: Schema) -> list[str]:
-    words = schema.vocabulary
-    if words == "bytes" or (
-        isinstance(words, tuple) and words and all(isinstance(word, str) for word in words)
+    words, length = schema.vocabulary, schema.length
+    found = []
+    if not (
+        words == "bytes" or (isinstance(words, tuple) and words and all(isinstance(w, str) for w in words))
     ):
-        return []
-    return [f"vocabulary={words!r} must be 'bytes' or a list of words"]
+        found.append(f"vocabulary={words!r} must be 'bytes' or a list of words")
+    elif isinstance(words, tuple) and len(set(words)) < len(words):
+        found.append("vocabulary: a word is listed twice")
+    if length is not None and (type(length) is not int or length < 1):
+        found.append(f"length={length!r} must be a whole number of at least 1")
+    return found
 
 
 def _label_problems(schema: Schema, names: list[str]) -> list[str]:

@@ -14,7 +14,6 @@ from fedsynth.recipes.vae import balance_query, client_mechanism, schedule_of
 from fedsynth.training.free import Free
 from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase
-from fedsynth.training.rule import Epochs
 from fedsynth.transport.registry import transport_named
 
 
@@ -79,7 +78,7 @@ def dp_fedavg_gan(
         name="dp_fedavg_gan",
         model=model,
         homes={"discriminator": Home.SHARED, "generator": Home.SERVER},
-        plan=(Phase("discriminate", critic, Epochs(local.epochs, local.batch_size)),),
+        plan=(Phase("discriminate", critic, local.rule),),
         after=Phase("generate", painter, Free(generation.generator_steps, generation.generator_batch)),
         mechanism=client_mechanism(task, privacy, total_size(model, ["discriminator"])),
         schedule=schedule,

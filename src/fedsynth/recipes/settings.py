@@ -10,6 +10,7 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.federation.server import Momentum, ServerAdam, ServerRule
 from fedsynth.models.signal import SIGNAL_DECODERS
 from fedsynth.training.optimizer import SGD, Adam, Optimizer
+from fedsynth.training.rule import Epochs
 
 
 def setting(default: Any, meaning: str, least: float | None = None, most: float | None = None) -> Any:
@@ -66,10 +67,18 @@ class Local:
     batch_size: int = setting(32, "rows in a batch", 1)
     learning_rate: float = setting(0.0, "step size at the client (0: 0.1 for tables, 0.01 for images)", 0.0)
     optimizer: str = setting("sgd", "adam or sgd")
+    most_batches: int = setting(
+        0, "at most so many batches a pass, for clients with very many rows (0: all)", 0
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("optimizer", self.optimizer, OPTIMIZERS)
+
+    @property
+    def rule(self) -> Epochs:
+        """Plain gradients over the client's rows."""
+        return Epochs(self.epochs, self.batch_size, self.most_batches)
 
     def build(self, kind: str) -> Optimizer:
         """The client's optimizer; an image's loss sums over far more terms than a row's."""

@@ -99,10 +99,14 @@ def plain_gradient(loss: Loss, step: Step) -> tuple[Trained, Tensor]:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Plain gradients over shuffled batches, each row once an epoch; a short client has fewer steps."""
+    """Plain gradients over shuffled batches, each row once an epoch; a short client has fewer steps.
+
+    `most` bounds the batches of an epoch, so that a client with very many rows does not keep a cohort waiting.
+    """
 
     count: int
     batch_size: int
+    most: int = 0  # 0: all rows
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.batch_size < 1:
@@ -123,6 +127,8 @@ class Epochs:
         counts = mask.sum(1, keepdim=True)
         places = torch.arange(longest, device=mask.device) < counts
         most = max(1, int(counts.max()))  # fewer than the longest where a phase takes some rows only
+        if self.most:
+            most = min(most, self.most * self.batch_size)
         for epoch, order in enumerate(orders):
             for number, start in enumerate(range(0, most, self.batch_size)):
                 stop = start + size

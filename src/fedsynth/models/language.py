@@ -1,0 +1,170 @@
+"""Language models: recurrent networks over words or bytes, and the exact probability of a text under them.
+
+A coupled-gate LSTM with projection (Greff et al. 2015; Sak et al. 2014) as in Augenstein et al. (2020, appendix B.2),
+written in plain operations: torch's own LSTM falls back to a loop over clients under vmap. The output layer shares the
+embedding's weights, which halves what has to be noised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedsynth.data.text import END, START
+from fedsynth.models.model import Batch, Objective, Params, weighted_mean
+from fedsynth.rng import Rng
+
+Carry = tuple[tuple[Tensor, Tensor], ...]  # (cell, projected) of each layer
+
+
+class _Cell(nn.Module):
+    """One layer: the forget gate decides what is kept, its complement what is let in."""
+
+    def __init__(self, inputs: int, hidden: int, projected: int) -> None:
+        super().__init__()
+        self.inputs = nn.Linear(inputs, 3 * hidden)
+        self.recurrent = nn.Linear(projected, 3 * hidden, bias=False)
+        self.project = nn.Linear(hidden, projected, bias=False)
+
+    def forward(self, seen: Tensor, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The next carry from what the inputs give, [rows, 3 hidden]."""
+        cell, projected = carry
+        keep, out, new = (seen + self.recurrent(projected)).chunk(3, dim=-1)
+        keep = torch.sigmoid(keep + 1.0)
+        cell = keep * cell + (1 - keep) * torch.tanh(new)
+        return cell, self.project(torch.sigmoid(out) * torch.tanh(cell))
+
+
+class Recurrent(nn.Module):
+    """Embedding, layers of cells, and an output that reuses the embedding."""
+
+    def __init__(self, symbols: int, embedding: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.empty(symbols, embedding))
+        self.cells = nn.ModuleList(_Cell(embedding, hidden, embedding) for _ in range(layers))
+        self.bias = nn.Parameter(torch.empty(symbols))
+        self.hidden = hidden
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Small random embeddings and no preference among symbols."""
+        nn.init.normal_(self.embedding, std=1 / math.sqrt(self.embedding.shape[1]))
+        nn.init.zeros_(self.bias)
+
+    def forward(self, symbols: Tensor, carry: Carry | None = None) -> tuple[Tensor, Carry]:
+        """Logits [rows, length, symbols] of the symbol after each, and the carry after the last."""
+        states = carry or self._fresh(symbols)
+        outputs = self.embedding[symbols]
+        kept = []
+        for cell, state in zip(self.cells, states, strict=True):
+            assert isinstance(cell, _Cell)
+            seen = cell.inputs(outputs)
+            steps = []
+            for at in range(symbols.shape[1]):
+                state = cell(seen[:, at], state)
+                steps.append(state[1])
+            outputs = torch.stack(steps, dim=1)
+            kept.append(state)
+        return outputs @ self.embedding.t() + self.bias, tuple(kept)
+
+    def _fresh(self, symbols: Tensor) -> Carry:
+        rows, width = len(symbols), self.embedding.shape[1]
+        blank = self.embedding.new_zeros(())
+        return tuple((blank.expand(rows, self.hidden), blank.expand(rows, width)) for _ in self.cells)
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """The next symbol of a text, given those before it."""
+
+    symbols: int
+    length: int
+    embedding: int = 32
+    hidden: int = 64
+    layers: int = 1
+    temperature: float = 1.0
+    top: int = 0  # only the `top` likeliest symbols are drawn; 0: all
+
+    @cached_property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """One part: all of it is shared."""
+        return {"model": Recurrent(self.symbols, self.embedding, self.hidden, self.layers)}
+
+    @property
+    def generative(self) -> tuple[str, ...]:
+        """All of it makes texts."""
+        return ("model",)
+
+    @cached_property
+    def objectives(self) -> Mapping[str, Objective]:
+        """The mean surprise at a symbol; reported up to that of an even guess."""
+        return {"next symbol": Objective(noise=(0,), bound=math.log(self.symbols))}
+
+    def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
+        """The mean surprise at the next symbol, rows weighted by how many symbols they have."""
+        rows = batch["x"].to(torch.int64)
+        surprise, counted = self._surprise(params["model"], rows)
+        lengths = counted.sum(1)
+        weight = batch["weight"] * lengths
+        return weighted_mean(surprise.sum(1) / lengths, weight)
+
+    def _read(self, params: Params, symbols: Tensor, carry: Carry | None = None) -> tuple[Tensor, Carry]:
+        """Logits of the symbol after each, and the carry after the last."""
+        read: tuple[Tensor, Carry] = functional_call(self.parts["model"], params, (symbols, carry))
+        return read
+
+    def _surprise(self, params: Params, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Minus the log-probability of each symbol after the start [rows, length], and which of them count."""
+        logits, _ = self._read(params, rows[:, :-1])
+        following = rows[:, 1:]
+        chosen = logits.gather(-1, following[..., None]).squeeze(-1)
+        surprise = torch.logsumexp(logits, dim=-1) - chosen
+        ended = torch.cumsum((following == END).to(torch.float32), dim=1)
+        counted = ((ended <= 1) & ((following != END) | (ended == 1))).to(torch.float32)
+        return surprise * counted, counted
+
+    def log_probability(self, params: Mapping[str, Params], rows: Tensor) -> Tensor:
+        """The exact joint log-probability of each row [rows] (Augenstein et al. 2020, equation 1), its end included."""
+        pieces = rows.to(torch.int64).split(1000)
+        return torch.cat([-self._surprise(params["model"], piece)[0].sum(1) for piece in pieces])
+
+    def perplexity(self, params: Mapping[str, Params], rows: Tensor) -> float:
+        """The exponential of the mean surprise at a symbol."""
+        total = count = 0.0
+        for piece in rows.to(torch.int64).split(1000):
+            surprise, counted = self._surprise(params["model"], piece)
+            total, count = total + float(surprise.sum()), count + float(counted.sum())
+        return math.exp(total / max(1.0, count))
+
+    def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
+        """Rows of symbols [count, length + 1], each a start and what follows until its end."""
+        generator = rng.at("sample").torch_generator()
+        pieces = labels.split(2000)
+        return torch.cat([self._write(params["model"], len(piece), generator) for piece in pieces])
+
+    @torch.no_grad()
+    def _write(self, params: Params, count: int, generator: torch.Generator) -> Tensor:
+        rows = torch.zeros(count, self.length + 1, dtype=torch.int64)
+        rows[:, 0] = START
+        carry: Carry | None = None
+        going = torch.ones(count, dtype=torch.bool)
+        for at in range(self.length):
+            logits, carry = self._read(params, rows[:, at : at + 1], carry)
+            logits = logits[:, 0] / self.temperature
+            logits[:, START] = -math.inf
+            if self.top:
+                least = logits.topk(min(self.top, self.symbols), dim=-1).values[:, -1:]
+                logits = logits.masked_fill(logits < least, -math.inf)
+            drawn = torch.multinomial(F.softmax(logits, dim=-1), 1, generator=generator)[:, 0]
+            rows[:, at + 1] = torch.where(going, drawn, END)
+            going = going & (drawn != END)
+            if not bool(going.any()):
+                break
+        return rows

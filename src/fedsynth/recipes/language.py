@@ -1,0 +1,64 @@
+"""The language recipe: a recurrent model whose clipped, noised average is all that leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedsynth.data.text import TextEncoding
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.server import Momentum
+from fedsynth.models.language import LanguageModel
+from fedsynth.models.model import total_size
+from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
+from fedsynth.recipes.task import Task
+from fedsynth.recipes.vae import client_mechanism, schedule_of
+from fedsynth.training.plan import Phase
+from fedsynth.transport.registry import transport_named
+
+# embedding, hidden, layers; the published ones are Augenstein et al.'s (appendix B.2), for a GPU and very many clients
+SIZES = {"small": (32, 64, 1), "published word": (96, 670, 1), "published character": (128, 256, 3)}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The model's size, and how it writes."""
+
+    size: str = setting("small", "small, 'published word' or 'published character'")
+    temperature: float = setting(1.0, "below 1 the likelier symbols are favored in sampling", 0.05, 10.0)
+    top: int = setting(0, "draw from so many likeliest symbols only (0: all)", 0)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        one_of("size", self.size, SIZES)
+
+
+def dp_fedavg_lm(
+    task: Task,
+    writer: Writer = Writer(),
+    local: Local = Local(learning_rate=0.5, batch_size=16, most_batches=8),
+    rounds: Rounds = Rounds(),
+    privacy: ClientPrivacy = ClientPrivacy(),
+) -> Algorithm:
+    """DP federated language model (McMahan et al. 2018; Augenstein et al. 2020): Nesterov momentum on the noisy mean.
+
+    Words or bytes as the schema's public vocabulary says; clients train by plain SGD.
+    """
+    if task.kind != "text":
+        raise Incompatible(f"kind={task.kind}: dp_fedavg_lm writes texts; use dpd_fvae for tables and images")
+    encoding = TextEncoding(task.schema)
+    model = LanguageModel(
+        encoding.symbols, encoding.length, *SIZES[writer.size], writer.temperature, writer.top
+    )
+    return Algorithm(
+        name="dp_fedavg_lm",
+        model=model,
+        homes={"model": Home.SHARED},
+        plan=(Phase("next symbol", {"model": local.build(task.kind)}, local.rule),),
+        mechanism=client_mechanism(task, privacy, total_size(model, ["model"])),
+        schedule=schedule_of(task, rounds),
+        server=Momentum(rounds.momentum, rounds.server_learning_rate, nesterov=True),
+        rounds=rounds.rounds,
+        transport=transport_named(task.transport),
+        report=privacy.report * privacy.clip,
+    )

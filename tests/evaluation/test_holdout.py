@@ -84,10 +84,10 @@ def test_clients_on_both_sides_are_refused_with_the_reason(people):
 
 def test_classifiers_are_tested_on_other_clients_than_they_learned_from(people):
     """The label is who one is: only rows of the same person could tell it."""
-    real = people[0]
+    real = people[0].iloc[:600]
     label = Column("luck", "binary", categories=("no", "yes"))
     schema = Schema(columns=(*SCHEMA.columns, label), label="luck", client="person")
-    lucky = np.repeat(Rng(5).numpy().random(300) > 0.5, 5)
+    lucky = np.repeat(Rng(5).numpy().random(120) > 0.5, 5)
     told = real.assign(luck=np.where(lucky, "yes", "no"))
-    found = evaluate(told, told.drop(columns="person"), schema)
+    found = evaluate(told, told.drop(columns="person"), schema, classifiers=["random forest"])
     assert found["random forest: auc"].detail["train_on_real"] < 0.7

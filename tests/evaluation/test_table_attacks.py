@@ -72,7 +72,7 @@ def test_distances_are_those_of_all_pairs_whatever_the_pieces(people, schema, mo
     points = [as_points(rows[:40], schema) for rows in people[:2]]
     expected = torch.cdist(points[0].double(), points[1].double()).sort(dim=1).values[:, :3]
     monkeypatch.setattr("fedsynth.evaluation.distance._AT_ONCE", 280)
-    torch.testing.assert_close(nearest_distances(*points, 3).double(), expected, atol=2e-3, rtol=0)
+    torch.testing.assert_close(nearest_distances(*points, 3), expected, atol=1e-6, rtol=0)
 
 
 def test_one_changed_column_moves_a_row_by_at_most_one(schema):

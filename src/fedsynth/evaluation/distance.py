@@ -57,15 +57,20 @@ def as_points(frame: pd.DataFrame, schema: Schema) -> Tensor:
 
 
 def squared_distances(points: Tensor, others: Tensor) -> Iterator[Tensor]:
-    """Squared distances of all points to pieces of `others`, [points, piece] each: memory stays bounded."""
+    """Squared distances of all points to pieces of `others`, [points, piece] each: memory stays bounded.
+
+    In float64: the difference of large squares must not take a stranger close by for a copy.
+    """
+    points = points.double()
     squares = points.square().sum(1, keepdim=True)
-    for piece in others.split(max(1, _AT_ONCE // max(1, len(points)))):
+    for part in others.split(max(1, _AT_ONCE // max(1, len(points)))):
+        piece = part.double()
         yield (squares + piece.square().sum(1) - 2.0 * (points @ piece.T)).clamp_(min=0.0)
 
 
 def nearest_distances(points: Tensor, others: Tensor, count: int = 1) -> Tensor:
     """The distances of each point to its `count` nearest among `others`, ascending, [points, count]."""
-    best = torch.full((len(points), 0), torch.inf)
+    best = torch.full((len(points), 0), torch.inf, dtype=torch.float64)
     for distances in squared_distances(points, others):
         joined = torch.cat([best, distances], dim=1)
         best = joined.topk(min(count, joined.shape[1]), dim=1, largest=False, sorted=True).values

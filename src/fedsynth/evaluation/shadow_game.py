@@ -34,7 +34,8 @@ _FEWEST_RUNS = 32
 _NARROWEST = 8
 _CLIENTS = (10, 50)  # of a shadow federation, at least and at most
 _SMALLEST_BATCH = 8
-_PROBED = 4  # runs that are timed
+_PROBED = 8  # runs that are timed
+_PROBED_ROUNDS = 3
 Tell = Callable[[str], None]  # what is being done
 
 
@@ -137,16 +138,20 @@ class ShadowGame:
 
 
 def seconds_each(shadows: Shadows, real: pd.DataFrame, size: int) -> float:
-    """How long one shadow trains in a full stack: from one round, after one that warms up."""
-    algorithm = replace(shadows.algorithm, rounds=1)
+    """How long one shadow trains in a stack: its start and all its rounds, from a few of them."""
+    algorithm = shadows.algorithm
     count = min(_PROBED, stacked_runs(algorithm))
     runs = [shadows.deal(real.iloc[:size], Rng(0).at(number)) for number in range(count)]
-    took = []
-    for attempt in range(2):
+
+    def seconds(rounds: int) -> float:
         began = time.perf_counter()
-        train_together(algorithm, runs, Rng(0).at("probe", attempt))
-        took.append(time.perf_counter() - began)
-    return min(took) / count * shadows.algorithm.rounds
+        train_together(replace(algorithm, rounds=rounds), runs, Rng(0).at("probe", rounds))
+        return time.perf_counter() - began
+
+    seconds(1)  # warms up
+    short, long = seconds(1), seconds(1 + _PROBED_ROUNDS)
+    each_round = max(0.0, long - short) / _PROBED_ROUNDS
+    return (short + (algorithm.rounds - 1) * each_round) / count
 
 
 def _own_ceiling(shadows: Shadows) -> Ceiling | None:

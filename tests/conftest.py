@@ -20,6 +20,7 @@ warnings.filterwarnings("ignore", module="opacus")
 
 SIZES = (0, 1, 2, 3, 5, 7, 4, 1, 9, 6)  # rows of the ten clients
 SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4}
+LOCAL = {"epsilon": 8.0, "group": 2, "participations": 2, "pretraining": 5}  # of recipes that take turns
 TABLE = {
     "version": 1,
     "kind": "table",
@@ -97,7 +98,7 @@ def build(
     """A small algorithm, its noise given and not calibrated."""
     recipe = recipe_named(name)
     task = Task(Schema.from_dict(TABLE if kind == "table" else IMAGE), clients, private=private)
-    wanted = {**SMALL, "rounds": 3, "rate": 0.8, "noise_multiplier": 1.0, "records": 38, **settings}
+    wanted = {**SMALL, "rounds": 3, "rate": 0.8, "noise_multiplier": 1.0, "records": 38, **LOCAL, **settings}
     known = recipe.arguments()
     return recipe.build(task, recipe.values({key: value for key, value in wanted.items() if key in known}))
 

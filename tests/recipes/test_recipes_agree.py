@@ -10,7 +10,7 @@ from fedsynth.rng import Rng
 
 CASES = [
     (name, kind, private)
-    for name in ("central_vae", "fvae", "dpd_fvae", "fed_vae")
+    for name in ("central_vae", "fvae", "dpd_fvae", "fed_vae", "dp_fed_wae")
     for kind in ("table", "image")
     for private in (True, False)
     if private or kind == "table"

@@ -17,6 +17,7 @@ from fedsynth.recipes import vae
 from fedsynth.recipes.fed_vae import fed_vae
 from fedsynth.recipes.record_distributed import site_vae
 from fedsynth.recipes.task import Task
+from fedsynth.recipes.wae import dp_fed_wae
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("site_vae", site_vae, (("record", "distributed"),)),
         Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
+        Recipe("dp_fed_wae", dp_fed_wae, (("client", "local"),)),
     )
 }
 

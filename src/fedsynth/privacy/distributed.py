@@ -22,7 +22,7 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.draw import client_words
 from fedsynth.privacy.mechanism import Release, State, Unit
 from fedsynth.privacy.noise import client_noise
-from fedsynth.privacy.quantize import Rotation, norm_limit, round_within
+from fedsynth.privacy.quantize import Rotation, Uniforms, norm_limit, round_within
 from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng, expand_uniform, subkeys
 
@@ -255,13 +255,21 @@ class DistributedGaussian:
         noisy[torch.from_numpy(first).to(x.device)] = self.noised(integers[first], rng, owners)
         return noisy
 
-    def rounded(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
-        """The contributions as integers (float64) that keep the limit, without noise."""
-        keys = rng.at("round").keys(_rows(ids), x.device)
+    def rounded(
+        self, x: Tensor, state: State, rng: Rng, ids: np.ndarray, uniforms: Uniforms | None = None
+    ) -> Tensor:
+        """The contributions as integers (float64) that keep the limit, without noise.
+
+        `uniforms` decide which way each number is rounded: they need not be secret, and nothing but accuracy rests on
+        them. By default each row has its own, keyed by its party and its place.
+        """
         scaled = self.scaled(x, _turn(state))
-        return round_within(
-            scaled, self.limit, lambda attempt: expand_uniform(subkeys(keys, attempt), scaled.shape[1:])
-        )
+        keys = rng.at("round").keys(_rows(ids), x.device)
+
+        def keyed(attempt: int) -> Tensor:
+            return expand_uniform(subkeys(keys, attempt), scaled.shape[1:])
+
+        return round_within(scaled, self.limit, uniforms or keyed)
 
     def scaled(self, x: Tensor, turn: int) -> Tensor:
         """Contributions [rows, dim] clipped, rotated and in grid steps."""

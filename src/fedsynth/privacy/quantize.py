@@ -51,14 +51,15 @@ def round_within(x: Tensor, limit: int, uniforms: Uniforms) -> Tensor:
     """
     if not limit < _LARGEST**2:
         raise BadInput(f"limit={limit}: a squared norm below 2^52 can be checked exactly; use a coarser grid")
-    x = torch.where(torch.isfinite(x).all(dim=1, keepdim=True), x, 0.0)
     whole = x.floor()
     part = x - whole
-    rounded = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+    rounded = torch.zeros(1, dtype=torch.float64, device=x.device)
     waiting = torch.ones(len(x), dtype=torch.bool, device=x.device)
     for attempt in range(_TRIES):
         drawn = (whole + (uniforms(attempt) < part)).to(torch.float64)
-        fits = waiting & _within(drawn, limit)
+        fits = waiting & _within(drawn, limit)  # what is not finite never fits
+        if bool(fits.all()):
+            return drawn
         rounded = torch.where(fits[:, None], drawn, rounded)
         waiting &= ~fits
         if not bool(waiting.any()):

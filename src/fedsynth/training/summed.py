@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -66,8 +67,10 @@ class RecordSums:
                 part = slice(start, start + at_once)
                 batch = {"x": x[part], "y": y[part]}
                 each = self._contributions(loss, trained, fixed, batch, drawn[part], goal.bound)
+                streams = own.at("rows", start)
+                uniforms = partial(_uniforms, (len(each), length), device, streams)
                 owners = np.full(len(each), site)
-                totals[place] += mechanism.rounded(each, state, own.at("rows", start), owners).sum(0)
+                totals[place] += mechanism.rounded(each, state, streams, owners, uniforms).sum(0)
         return mechanism.noised(totals, rng, ids)
 
     def _contributions(
@@ -80,3 +83,8 @@ class RecordSums:
         gradients, losses = each(trained, fixed, alone, noise.unsqueeze(1))
         reported = losses.clamp(0, bound) * (self.report / bound)
         return torch.cat([*(-gradient for gradient in gradients.values()), reported[:, None]], dim=1)
+
+
+def _uniforms(shape: tuple[int, int], device: torch.device, rng: Rng, attempt: int) -> Tensor:
+    """Numbers that decide which way to round: many, so by the fastest generator there is."""
+    return torch.rand(shape, generator=rng.at("round", attempt).torch_generator()).to(device)

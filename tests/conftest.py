@@ -42,6 +42,8 @@ IMAGE = {
     "channels": 1,
     "label": {"name": "digit", "categories": ["0", "1"]},
 }
+TEXT = {"version": 1, "kind": "text", "vocabulary": ["see", "the", "red", "cat", "run"], "length": 5}
+KINDS = {"table": TABLE, "image": IMAGE, "text": TEXT}
 
 
 def make_frame(owners: np.ndarray, seed: int = 0) -> pd.DataFrame:
@@ -86,7 +88,10 @@ def ten() -> dict[str, Clients]:
     draw = np.random.default_rng(1)
     pixels = draw.integers(0, 256, (len(owner), 8, 8), dtype=np.uint8)
     images = RawClients(owner, 10, (), images=pixels, labels=draw.integers(0, 2, len(owner)).astype(str))
+    words = ("see", "the", "red", "cat", "run", "home")
+    texts = tuple(" ".join(draw.choice(words, size)) for size in draw.integers(1, 6, len(owner)))
     return {
+        "text": encode_clients(RawClients(owner, 10, (), texts=texts), Schema.from_dict(TEXT)),
         "table": encode_clients(rows, Schema.from_dict(TABLE)),
         "image": encode_clients(images, Schema.from_dict(IMAGE)),
     }
@@ -97,7 +102,7 @@ def build(
 ) -> Algorithm:
     """A small algorithm, its noise given and not calibrated."""
     recipe = recipe_named(name)
-    task = Task(Schema.from_dict(TABLE if kind == "table" else IMAGE), clients, private=private)
+    task = Task(Schema.from_dict(KINDS[kind]), clients, private=private)
     wanted = {**SMALL, "rounds": 3, "rate": 0.8, "noise_multiplier": 1.0, "records": 38, **LOCAL, **settings}
     known = recipe.arguments()
     return recipe.build(task, recipe.values({key: value for key, value in wanted.items() if key in known}))

@@ -10,11 +10,11 @@ from fedsynth.rng import Rng
 
 CASES = [
     (name, kind, private)
-    for name in ("central_vae", "fvae", "dpd_fvae", "fed_vae", "dp_fed_wae")
+    for name in ("central_vae", "fvae", "dpd_fvae", "fed_vae", "dp_fed_wae", "dp_fedavg_gan")
     for kind in ("table", "image")
     for private in (True, False)
     if private or kind == "table"
-]
+] + [("dp_fedavg_lm", "text", True)]
 IDS = np.arange(10)
 
 

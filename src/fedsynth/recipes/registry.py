@@ -15,6 +15,8 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.recipes import vae
 from fedsynth.recipes.fed_vae import fed_vae
+from fedsynth.recipes.gan import dp_fedavg_gan
+from fedsynth.recipes.language import dp_fedavg_lm
 from fedsynth.recipes.record_distributed import site_vae
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.wae import dp_fed_wae
@@ -42,6 +44,7 @@ class Recipe:
     compose: Callable[..., Algorithm]
     offers: tuple[tuple[Unit, Trust], ...]
     pooled: bool = False
+    kinds: tuple[str, ...] = ("table", "image")
 
     @property
     def unit(self) -> Unit:
@@ -159,6 +162,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("site_vae", site_vae, (("record", "distributed"),)),
         Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
+        Recipe("dp_fedavg_gan", dp_fedavg_gan, CLIENT_LEVEL),
+        Recipe("dp_fedavg_lm", dp_fedavg_lm, CLIENT_LEVEL, kinds=("text",)),
         Recipe("dp_fed_wae", dp_fed_wae, (("client", "local"),)),
     )
 }

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedsynth.data.atomic import replacing
 from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.text import TextEncoding
 from fedsynth.errors import BadInput, nearest
 from fedsynth.models.model import Model, layouts
 from fedsynth.recipes.registry import recipe_named
@@ -57,6 +58,11 @@ class Generator:
                     f"condition on {next(iter(condition))!r}: images can be conditioned on their label only"
                 )
             return self._images(self._labels(rows, label, rng), rng)
+        if self.schema.kind == "text":
+            if condition:
+                raise BadInput(f"condition on {next(iter(condition))!r}: texts cannot be conditioned")
+            written = self._draw(torch.zeros(rows, dtype=torch.int64), rng)
+            return pd.DataFrame({"text": TextEncoding(self.schema).decode(written)})
         self._check(condition)
         if not condition:
             return self._frame(self._labels(rows, label, rng), rng)

@@ -27,6 +27,7 @@ class Request:
     split: str = "uniform"
     split_seed: int | None = None  # deals rows to simulated clients; says nothing about the noise
     label: str | None = None
+    text_column: str | None = None
     epsilon: float | None = None
     delta: float | None = None
     rounds: int | None = None

@@ -12,6 +12,8 @@ from fedsynth.synthesis.folder import Folder, beside
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 
+_FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
+
 
 def is_federated(out: Path) -> bool:
     """Whether a run's folder belongs to a federation."""
@@ -30,12 +32,13 @@ def start(
     """Begin a run over the sites of a federation."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
+        from fedsynth.engines.nvflare_node import wait_for_server
         from fedsynth.synthesis.coordinate import Assignment, Patience
     kit = Kit.load(federation, "coordinator")
     Folder(out).refuse_existing()
     patience = Patience(round_s=round_timeout_s)
     assignment = Assignment.new(kit, request, schema, minimum_sites, patience, _earlier(request, schema))
-    kit.reach()
+    wait_for_server(kit, _FIRST_S)
     out.mkdir(parents=True, exist_ok=True)
     assignment.save(out)
     return resume(out, None, quiet)

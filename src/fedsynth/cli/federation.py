@@ -96,13 +96,13 @@ def serve(
     """
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.engines.nvflare_node import Node, check_port
+        from fedsynth.engines.nvflare_node import become, check_port
     loaded = Kit.load(kit, "server")
     address = check_port(loaded, listen)
     typer.echo(
         f"Listening on {address}:{loaded.port} for {', '.join(loaded.sites)}; stop with Ctrl-C.", err=True
     )
-    Node(loaded, _say, listen=address).run()
+    become(loaded, {}, address)
 
 
 @app.command()
@@ -167,5 +167,6 @@ def kits_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.name != "server")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line of a service's log."""
     typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

@@ -19,6 +19,7 @@ from fedsynth.cli import (
     report,
     run,
     schema,
+    site,
     view,
 )
 from fedsynth.errors import FedsynthError
@@ -33,6 +34,7 @@ app = typer.Typer(
 run.register(app)
 app.add_typer(schema.app)
 app.add_typer(federation.app)
+app.add_typer(site.app)
 keys.register(app)
 account.register(app)
 plan.register(app)

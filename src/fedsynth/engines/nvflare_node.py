@@ -181,3 +181,27 @@ def stop(folder: Path, patience_s: float = 20.0) -> bool:
             raise BadInput(f"{folder}: process {found} does not stop; end it with kill -9 {found}")
         time.sleep(0.1)
     return True
+
+
+def become(kit: Kit, environment: Mapping[str, str], listen: str = "") -> None:
+    """Turn this process into the one that keeps a node alive, without all that was loaded to check its data."""
+    command = [sys.executable, "-m", "fedsynth.engines.nvflare_node", str(kit.folder), kit.role, listen]
+    os.execve(sys.executable, command, {**os.environ, **environment})
+
+
+def main() -> None:
+    """Keep the node of the kit in the arguments alive."""
+    folder, role, listen = sys.argv[1:4]
+
+    def say(text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+    try:
+        Node(Kit.load(folder, role), say, listen=listen).run()
+    except BadInput as error:
+        print(f"fedsynth: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

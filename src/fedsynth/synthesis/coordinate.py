@@ -68,10 +68,11 @@ class Assignment:
         """A run with a name of its own."""
         if not 1 <= minimum_sites <= len(kit.sites):
             raise BadInput(f"--minimum-sites {minimum_sites}: this federation has {len(kit.sites)} sites")
-        if request.seed is not None:
-            raise Incompatible(
-                "--seed: a federation draws its own noise; for simulations leave --federation out"
-            )
+        for name in ("data", "client_column", "clients", "split_seed", "budget"):
+            if getattr(request, name) is not None:
+                raise Incompatible(
+                    f"{name}: in a federation each site decides that, in its site.toml; leave it out"
+                )
         name = f"{time.strftime('%Y%m%d')}-{secrets.token_hex(6)}"
         place = str(kit.folder)
         return cls(name, place, minimum_sites, request.to_toml(), schema.to_dict(), patience.round_s, earlier)

@@ -15,13 +15,13 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.statement import Statement, statement
-from fedsynth.recipes.budget import sampling_of
+from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder, beside
 from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.purse import Policy, Purse
+from fedsynth.synthesis.release import release
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
@@ -147,11 +147,9 @@ class Synthesizer:
     def _finish(
         self, prepared: Prepared, training: Training, state: ServerState, place: Folder | None
     ) -> Synthesizer:
-        released = {part: state.parts[part] for part in _released(prepared)}
-        self._generator = Generator(
-            self.schema, self.request.recipe, prepared.values, released, state.balance
+        self._generator, self._statement = release(
+            prepared, self._ledger, state, seeded=self.request.seed is not None
         )
-        self._statement = self._state(prepared)
         self.history = training.history
         if place:
             self._generator.save(place.generator)
@@ -159,19 +157,6 @@ class Synthesizer:
                 self._statement.save(temporary)
             place.finish()
         return self
-
-    def _state(self, prepared: Prepared) -> Statement:
-        algorithm = prepared.algorithm
-        return statement(
-            self._ledger,
-            delta=self.request.delta or 0.0,
-            adjacency=prepared.adjacency,
-            sampling=sampling_of(algorithm),
-            unit=prepared.unit,
-            seeded=self.request.seed is not None,
-            inferred=self.schema.inferred(),
-            caveats=(*algorithm.caveats, *algorithm.transport.caveats),
-        )
 
     def sample(
         self, rows: int, *, condition: Mapping[str, str] | None = None, seed: int | None = None
@@ -218,8 +203,3 @@ class Synthesizer:
         made._ledger = Ledger(place.ledger)
         made.history = place.read_history()
         return made
-
-
-def _released(prepared: Prepared) -> list[str]:
-    """The parts that leave: what is shared and needed for making data."""
-    return [part for part in prepared.algorithm.shared if part in prepared.algorithm.model.generative]

@@ -1,0 +1,231 @@
+"""The server's side of a federated run: ask the sites, calibrate to those that agree, train, release.
+
+Everything that a run needs to go on is in its folder on the server's disk, so a job may die at any moment and the
+next one continues from the last finished round.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedsynth.data.atomic import replacing
+from fedsynth.data.schema import Schema
+from fedsynth.engines.channel import Channel
+from fedsynth.engines.job import Regroup, Tell
+from fedsynth.engines.messages import Terms
+from fedsynth.engines.remote import Patience, Remote
+from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.federation.loop import Round
+from fedsynth.federation.state import ServerState
+from fedsynth.privacy.chain import head_path
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.recipes.budget import fit_budget
+from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.participation import terms_of
+from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.release import release
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import Prepared, Training, check_claim
+
+_LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
+
+
+class Conductor:
+    """The work of a fedsynth job at the server."""
+
+    def conduct(
+        self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
+    ) -> None:
+        """Bring the run to its end, from wherever it is."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            place = Folder(folder)
+            if not place.finished:
+                _Run(asked, channel, place, tell, regroup).finish()
+            tell(rounds=len(place.read_history()))
+
+    def results(self, folder: Path) -> list[Path]:
+        """What a run folder holds at its end; the sites' private parts were never here."""
+        place = Folder(folder)
+        ledger = (place.ledger, head_path(place.ledger))
+        named = (place.recipe, place.schema, *ledger, place.history, place.privacy, place.generator)
+        return [path for path in named if path.exists()]
+
+
+@dataclass
+class _Run:
+    """One run over the sites of one job."""
+
+    asked: Mapping[str, Any]
+    channel: Channel
+    place: Folder
+    tell: Tell
+    regroup: threading.Event
+    schema: Schema = field(init=False)
+    remote: Remote = field(init=False)
+    _sites: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.schema = Schema.from_dict(dict(self.asked["schema"]))
+        patience = Patience(timeout_s=self.asked["round_s"], resend_s=max(5.0, self.asked["round_s"] / 4))
+        self.remote = Remote(
+            self.channel,
+            self.asked["run"],
+            minimum=self.asked["minimum_sites"],
+            patience=patience,
+            tell=self._news,
+        )
+
+    def finish(self) -> None:
+        """Train to the end, release, and tell the sites that it is over."""
+        state = self.place.restore(self.remote)
+        if state is None and self.place.path.exists():  # it was stopped before anything was released
+            shutil.rmtree(self.place.path)
+        if state is None:
+            rng = Rng(self.asked["request"].get("seed"))
+            prepared, state = self._begin(rng)
+            state = self._training(prepared, rng).start_from(state)
+        else:
+            prepared = self._return()
+            rng = Rng(prepared.request.seed)
+            self.remote.invite(self._terms(prepared))
+            self.remote.begin(self._terms(prepared), prepared.algorithm, state)
+            self._greet()
+            state = self._training(prepared, rng).resume_from(state)
+        seeded = rng.reproducible or self.remote.seeded
+        generator, statement = release(prepared, Ledger(self.place.ledger), state, seeded=seeded)
+        generator.save(self.place.generator)
+        with replacing(self.place.privacy) as temporary:
+            statement.save(temporary)
+        self.remote.close(state)  # after the result is safe: a site that knows it is over takes part no more
+        self.place.finish()
+
+    def _begin(self, rng: Rng) -> tuple[Prepared, ServerState]:
+        """Ask the sites, calibrate to their number of clients, and write the first checkpoint."""
+        request = Request.from_toml(dict(self.asked["request"]))
+        recipe = recipe_named(request.recipe)
+        values = recipe.values(request.arguments)
+        self.remote.invite(terms_of(request, self.schema, values, minimum_cohort=self.asked["minimum_sites"]))
+        while True:
+            prepared = self._prepare(recipe, request, self.remote.roster.clients)
+            state = prepared.algorithm.init(rng.at("init"))
+            refused = self.remote.begin(self._terms(prepared), prepared.algorithm, state)
+            if not refused:
+                break
+            self.remote.without(refused)
+        self._greet()
+        self.place.create(prepared.request.to_toml(), self.schema)
+        self._adopt_earlier()
+        self.place.checkpoint(state, self.remote)
+        return prepared, state
+
+    def _prepare(self, recipe: Recipe, request: Request, clients: int) -> Prepared:
+        """Calibrate for so many clients."""
+        values = recipe.values(request.arguments)
+        task = recipe.task(
+            self.schema,
+            clients,
+            private=request.private,
+            unit=request.unit,
+            trust=request.trust,
+            transport=request.transport,
+        )
+        if request.target is None:
+            if request.rounds is not None:
+                values["rounds"] = request.rounds
+            algorithm = recipe.build(task, values)
+        else:
+            if task.unit == "record" and not values.get("records"):
+                raise BadInput(
+                    "records: sites do not tell how many they have; declare a public number with --set records=N"
+                )
+            check_claim(
+                request, self.schema, task.unit, values["records"] if task.unit == "record" else clients
+            )
+            spent = [line.cost for line in self._earlier().lines()]
+            algorithm, values = fit_budget(recipe, task, values, request.target, spent)
+        return Prepared(recipe, self.schema, None, algorithm, values, replace(request, arguments=values))
+
+    def _return(self) -> Prepared:
+        """The run as it was calibrated, for the clients that it began with."""
+        request = Request.from_toml(self.place.read_recipe())
+        recipe = recipe_named(request.recipe)
+        values = recipe.values(request.arguments)
+        task = recipe.task(
+            self.schema,
+            self.remote.roster.clients,
+            private=request.private,
+            unit=request.unit,
+            trust=request.trust,
+            transport=request.transport,
+        )
+        return Prepared(recipe, self.schema, None, recipe.build(task, values), values, request)
+
+    def _greet(self) -> None:
+        for name in self.remote.roster.present:
+            self._news(name, 0, f"takes part with {self.remote.roster.members[name].clients} clients")
+
+    def _terms(self, prepared: Prepared) -> Terms:
+        return terms_of(
+            prepared.request,
+            self.schema,
+            prepared.values,
+            self.remote.roster.clients,
+            self.asked["minimum_sites"],
+        )
+
+    def _training(self, prepared: Prepared, rng: Rng) -> Training:
+        purse = Purse(Ledger(self.place.ledger), self.asked["run"])
+        self.tell(state="training", rounds=prepared.algorithm.rounds)
+        return Training(prepared, self.place, purse, rng, self._seen, link=self.remote)
+
+    def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
+        self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds)
+        if self.regroup.is_set():
+            raise Regroup
+
+    def _news(self, site: str, version: int, what: str) -> None:
+        self._sites = {**self._sites, site: what if version < 1 else f"{what} (round {version + 1})"}
+        self.tell(sites=self._sites)
+
+    def _earlier(self) -> Ledger:
+        """What the schema cost, as the coordinator's ledger of it shows."""
+        ledger = Ledger(None)
+        text = self.asked.get("earlier", "")
+        if text:
+            path = self.place.path.with_suffix(".earlier.jsonl")
+            path.write_text(text)
+            ledger.adopt(Ledger(path))
+            path.unlink()
+        return ledger
+
+    def _adopt_earlier(self) -> None:
+        Ledger(self.place.ledger).adopt(self._earlier())
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One job at a time works on a run."""
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    with folder.with_suffix(".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise FedsynthError(
+                        f"{folder.name}: another job works on this run; wait for it"
+                    ) from None
+                time.sleep(0.5)
+        yield

@@ -1,0 +1,175 @@
+"""site.toml: what a site holds and what it takes part in. It stays at the site; nothing of it is ever sent.
+
+```toml
+[data]
+file = "patients.parquet"
+schema = "schema.json"          # the public schema that this site agrees to
+client_column = "patient id"    # who owns a row; without it the site as a whole is one client
+[budget]
+epsilon = 3.0                   # over all runs ever
+delta = 1e-6
+unit = "client"
+[policy]
+recipes = ["dpd_fvae"]
+transports = ["clear"]
+minimum_cohort = 3              # sites that must take part
+[state]
+folder = "fedsynth-state"       # private parts, secrets, ledger, audit log: back it up
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsynth.data.clients import RawClients, clients_from, encode_clients, image_clients_from
+from fedsynth.data.conform import conform
+from fedsynth.data.image import read_images
+from fedsynth.data.schema import Schema
+from fedsynth.data.table import read_table
+from fedsynth.engines.site import Holding, Policy, Site
+from fedsynth.errors import BadInput, nearest
+from fedsynth.privacy.budget import Budget
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.synthesis.participation import compose
+from fedsynth.synthesis.request import read_toml
+from fedsynth.transport.registry import TRANSPORTS
+
+_KEYS: dict[str, dict[str, tuple[type, ...]]] = {
+    "data": {"file": (str,), "schema": (str,), "client_column": (str,), "label": (str,)},
+    "budget": {"epsilon": (int, float), "delta": (int, float), "unit": (str,)},
+    "policy": {
+        "recipes": (list,),
+        "transports": (list,),
+        "minimum_cohort": (int,),
+        "without_privacy": (bool,),
+    },
+    "state": {"folder": (str,)},
+    "compute": {"device": (str,)},
+    "test": {"seed": (int,)},
+}
+_NEEDED = {
+    "data": ("file", "schema"),
+    "budget": ("epsilon", "delta"),
+    "policy": ("recipes",),
+    "state": ("folder",),
+}
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """A site.toml that was read and checked, but for the rows."""
+
+    path: Path
+    keys: Mapping[str, Mapping[str, Any]]
+    schema: Schema
+    policy: Policy
+
+    @classmethod
+    def load(cls, path: Path | str) -> SiteFile:
+        """Read site.toml; every mistake in it is reported at once."""
+        path = Path(path).resolve()
+        keys = read_toml(path)
+        problems = [*_unknown(keys), *_missing(keys)]
+        if problems:
+            raise BadInput(f"{path}: " + "; ".join(problems))
+        schema = Schema.load(path.parent / keys["data"]["schema"])
+        if "label" in keys["data"]:
+            schema = schema.with_label(keys["data"]["label"])
+        return cls(path, keys, schema, _policy(path, keys))
+
+    @property
+    def data(self) -> Path:
+        """The file or folder of rows."""
+        return self.path.parent / self.keys["data"]["file"]
+
+    @property
+    def folder(self) -> Path:
+        """Where the site keeps its state."""
+        return self.path.parent / self.keys["state"]["folder"]
+
+    def holding(self) -> Holding:
+        """Read and encode the rows; an error names the column and the value that do not fit the schema."""
+        if not self.data.exists():
+            raise BadInput(f"{self.path}: [data] file: {self.data} does not exist; check the path")
+        column = self.keys["data"].get("client_column")
+        raw = self._images() if self.schema.kind == "image" else self._table(column)
+        schema = self.schema.with_client(column) if column and self.schema.kind == "table" else self.schema
+        return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema)
+
+    def _table(self, column: str | None) -> RawClients:
+        schema = self.schema.with_client(column) if column else self.schema
+        frame = conform(read_table(self.data, schema), schema)
+        if column is None:
+            return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("this site",), frame=frame)
+        return clients_from(frame, client_column=column)
+
+    def _images(self) -> RawClients:
+        images, labels = read_images(self.data)
+        return image_clients_from(images, labels, owners=np.zeros(len(images), dtype=np.int64))
+
+    def site(self) -> Site:
+        """The site, ready to answer."""
+        seed = self.keys.get("test", {}).get("seed")
+        device = self.keys.get("compute", {}).get("device", "cpu")
+        return Site(self.holding(), self.policy, self.folder, compose, seed=seed, device=device)
+
+
+def _unknown(keys: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for table, given in keys.items():
+        if table not in _KEYS:
+            problems.append(f"[{table}]: no such table; {nearest(table, _KEYS)}")
+        elif not isinstance(given, dict):
+            problems.append(f"{table}={given!r}: expected a table [{table}]")
+        else:
+            for name, value in given.items():
+                if name not in _KEYS[table]:
+                    problems.append(f"[{table}] {name}: no such key; {nearest(name, _KEYS[table])}")
+                elif not _fits(value, _KEYS[table][name]):
+                    kinds = " or ".join(kind.__name__ for kind in _KEYS[table][name])
+                    problems.append(f"[{table}] {name}={value!r}: expected {kinds}")
+    return problems
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, list):
+        return list in kinds and all(isinstance(each, str) for each in value)
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+def _missing(keys: Mapping[str, Any]) -> list[str]:
+    return [
+        f"[{table}] {name}: missing"
+        for table, names in _NEEDED.items()
+        for name in names
+        if not isinstance(keys.get(table), dict) or name not in keys[table]
+    ]
+
+
+def _policy(path: Path, keys: Mapping[str, Mapping[str, Any]]) -> Policy:
+    given = keys["policy"]
+    try:
+        for name in given["recipes"]:
+            recipe_named(name)
+        transports = given.get("transports", ["clear"])
+        for name in transports:
+            if name not in TRANSPORTS:
+                raise BadInput(f"[policy] transports: {name!r} is unknown; {nearest(name, TRANSPORTS)}")
+        if given.get("minimum_cohort", 2) < 1:
+            raise BadInput(f"[policy] minimum_cohort={given['minimum_cohort']}: expected at least 1")
+        budget = Budget(**{"unit": "client", **keys["budget"]})
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    return Policy(
+        budget,
+        tuple(given["recipes"]),
+        tuple(transports),
+        given.get("minimum_cohort", 2),
+        given.get("without_privacy", False),
+    )

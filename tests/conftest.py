@@ -14,54 +14,10 @@ from fedsynth.data.schema import Schema
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
+from samples import IMAGE, KINDS, LOCAL, SIZES, SMALL, TABLE, TEXT, make_frame
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", module="opacus")
-
-SIZES = (0, 1, 2, 3, 5, 7, 4, 1, 9, 6)  # rows of the ten clients
-SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4}
-LOCAL = {"epsilon": 8.0, "group": 2, "participations": 2, "pretraining": 5}  # of recipes that take turns
-TABLE = {
-    "version": 1,
-    "kind": "table",
-    "label": "ill",
-    "client": "owner",
-    "columns": [
-        {"name": "age", "type": "integer", "min": 0, "max": 99},
-        {"name": "bmi", "type": "continuous", "min": 10.0, "max": 60.0, "missing": True},
-        {"name": "sex", "type": "categorical", "categories": ["F", "M"]},
-        {"name": "grade", "type": "ordinal", "categories": ["low", "middle", "high"]},
-        {"name": "ill", "type": "binary", "categories": ["no", "yes"]},
-    ],
-}
-IMAGE = {
-    "version": 1,
-    "kind": "image",
-    "height": 8,
-    "width": 8,
-    "channels": 1,
-    "label": {"name": "digit", "categories": ["0", "1"]},
-}
-TEXT = {"version": 1, "kind": "text", "vocabulary": ["see", "the", "red", "cat", "run"], "length": 5}
-KINDS = {"table": TABLE, "image": IMAGE, "text": TEXT}
-
-
-def make_frame(owners: np.ndarray, seed: int = 0) -> pd.DataFrame:
-    """Rows whose columns depend on the label, one for each owner."""
-    draw = np.random.default_rng(seed)
-    count = len(owners)
-    ill = draw.integers(0, 2, count)
-    bmi = np.round(np.clip(draw.normal(25 + 10 * ill, 5), 10, 60), 2)
-    return pd.DataFrame(
-        {
-            "owner": owners,
-            "age": np.clip(draw.normal(30 + 40 * ill, 9), 0, 99).astype(int),
-            "bmi": np.where(draw.random(count) < 0.2, np.nan, bmi),
-            "sex": np.where(draw.random(count) < 0.5, "F", "M"),
-            "grade": np.array(["low", "middle", "high"])[draw.integers(0, 3, count)],
-            "ill": np.where(ill == 1, "yes", "no"),
-        }
-    )
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import TABLE, make_frame
 from fedsynth import Synthesizer, clients_from
 from fedsynth.cli.main import main
 from fedsynth.data.schema import Column, Schema
@@ -13,6 +12,7 @@ from fedsynth.evaluation.attacks import Claim
 from fedsynth.evaluation.origin import Origin
 from fedsynth.privacy.statement import Statement
 from fedsynth.rng import Rng
+from samples import TABLE, make_frame
 
 SCHEMA = Schema(
     columns=(

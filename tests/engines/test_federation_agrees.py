@@ -4,6 +4,7 @@ import pytest
 import torch
 from three_sites import conducted, make_sites, queue_of, terms_for
 
+from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.remote import Patience, Remote
 from fedsynth.federation.loop import learn_balance, run
@@ -12,6 +13,7 @@ from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.participation import compose
 from fedsynth.synthesis.purse import Purse
+from samples import KINDS
 
 SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4, "rounds": 3, "rate": 0.8}
 CASES = [
@@ -38,17 +40,19 @@ def values_of(name):
 
 
 @pytest.mark.parametrize("name, unit, trust", CASES)
-def test_federation_and_in_process_agree(name, unit, trust, schema, ten, tmp_path):
+def test_federation_and_in_process_agree(name, unit, trust, ten, tmp_path):
+    kind = RECIPES[name].kinds[0]
+    schema = Schema.from_dict(KINDS[kind])
     terms = terms_for(name, schema, values_of(name), unit=unit, trust=trust)
     algorithm = compose(terms, schema)
     ledgers = Ledger(None), Ledger(None)
     rng = Rng(1)
-    link = InProcess(ten["table"], rng, chunk=1)  # one by one in both: other chunks change last bits
+    link = InProcess(ten[kind], rng, chunk=1)  # one by one in both: other chunks change last bits
     pay = Purse(ledgers[0], "run").pay
     state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
     alone = run(algorithm, link, state, rng, pay, lambda *_: None, algorithm.rounds)
 
-    sites = make_sites(ten["table"], schema, tmp_path, chunk=1)
+    sites = make_sites(ten[kind], schema, tmp_path, chunk=1)
     remote = Remote(queue_of(sites), "run", patience=Patience(timeout_s=2))
     together = conducted(remote, terms, algorithm, pay=Purse(ledgers[1], "run").pay)
 

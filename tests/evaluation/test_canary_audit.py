@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 
-from conftest import TABLE
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation.audit import audit, many_runs, one_run, with_noise
@@ -17,6 +16,7 @@ from fedsynth.privacy import account
 from fedsynth.privacy.clip import Clip
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
+from samples import TABLE
 
 SCHEMA = Schema.from_dict(TABLE)
 CLIENTS = Setup.of_recipe("dpd_fvae", Target(4.0, 1e-5, rounds=10), {"rate": 0.5})

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import TABLE, make_frame
 from fedsynth.data.clients import Clients
 from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.evaluation.inversion import inversion_attack
 from fedsynth.rng import Rng
+from samples import TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
 BLOCKS = TableEncoding(SCHEMA).blocks

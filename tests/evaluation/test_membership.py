@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from conftest import TABLE, make_frame
 from fedsynth.data.schema import Schema
 from fedsynth.evaluation.membership import choose_targets, describe, membership_attack
 from fedsynth.evaluation.shadow import Shadows
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
+from samples import TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import TABLE, make_frame
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BadInput
@@ -11,6 +10,7 @@ from fedsynth.evaluation.shadow import Shadows, train_together
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
+from samples import TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
 SMALL = {"latent": 2, "hidden": (8,), "rounds": 3, "batch_size": 16}

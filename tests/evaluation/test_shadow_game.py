@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import TABLE, make_frame
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.evaluation import shadow_game
@@ -14,6 +13,7 @@ from fedsynth.evaluation.shadow_game import ShadowGame
 from fedsynth.evaluation.suite import evaluate
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
+from samples import TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
 SMALL = {"latent": 2, "hidden": (8,), "rounds": 4}

@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 import torch
 
-from conftest import make_frame
 from fedsynth.evaluation.attack import attack_curves
 from fedsynth.evaluation.attacks import Claim, table_attacks
 from fedsynth.evaluation.attribute import attribute_attack
 from fedsynth.evaluation.ceiling import Ceiling
 from fedsynth.evaluation.density import density_attack
 from fedsynth.evaluation.distance import as_points, nearest_distances, nearest_neighbor_attack
+from samples import make_frame
 
 ATTACKS = [nearest_neighbor_attack, density_attack, attribute_attack]
 CEILING = Ceiling.of(1.0, 1e-5, swapped=True)

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from conftest import SMALL, TABLE, make_frame
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
+from samples import SMALL, TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
 CLIENTS = clients_from(make_frame([number // 3 for number in range(60)]), client_column="owner")

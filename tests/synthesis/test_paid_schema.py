@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conftest import SMALL
 from fedsynth.data.clients import clients_from, encode_clients
 from fedsynth.data.draft import draft_schema
 from fedsynth.errors import BadInput, NotPrivate
@@ -14,6 +13,7 @@ from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.paid_schema import pay_for_schema
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
+from samples import SMALL
 
 
 @pytest.fixture(scope="module")

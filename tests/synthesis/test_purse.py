@@ -2,7 +2,6 @@
 
 import pytest
 
-from conftest import SMALL, make_frame
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted
@@ -10,6 +9,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
+from samples import SMALL, make_frame
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def run(schema, frame, policy, out, epsilon=8):
 
 @pytest.fixture
 def schema():
-    from conftest import TABLE
+    from samples import TABLE
 
     return Schema.from_dict(TABLE)
 

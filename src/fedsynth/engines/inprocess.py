@@ -71,7 +71,7 @@ class InProcess:
             messages, memory = job.client_round(state, memory, data, stacked, streams)
         self.store.write(ids - self._first, {name: value[:count] for name, value in memory.items()})
         sent = messages[:count]
-        down = count * sum(state.parts[part].nbytes for part in job.shared)
+        down = count * sum(state.parts[part].nbytes for part in job.broadcast)
         return Arrival(ids, sent, state.version, bytes_up=sent.nbytes, bytes_down=down)
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:

@@ -55,7 +55,7 @@ class Job(Protocol):
         ...
 
     @property
-    def shared(self) -> tuple[str, ...]:
+    def broadcast(self) -> tuple[str, ...]:
         """The parts of the model that clients are sent."""
         ...
 

@@ -63,7 +63,7 @@ class Query:
         return self.mechanism.wire(self.dim)
 
     @property
-    def shared(self) -> tuple[str, ...]:
+    def broadcast(self) -> tuple[str, ...]:
         """No part of a model is needed."""
         return ()
 

@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ from small_run import HOSTILE, make_run, scored
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.evaluation.suite import Evaluation
+from fedsynth.privacy.statement import Statement
+from fedsynth.report.comparison_chapters import attack_chapter
 from fedsynth.report.internal import internal_page
+from fedsynth.report.markup import join
 from fedsynth.report.record import Record
 
 
@@ -104,3 +108,15 @@ def test_the_page_of_a_very_wide_table_stays_below_5_megabytes(run):
     text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
     assert len(text.encode()) < 5_000_000
     assert "280 further columns are left out" in text
+
+
+def test_shadow_generators_are_told_with_their_number_and_width(run):
+    curve = {"false_positive_rate": [0.0, 1.0], "true_positive_rate": [0.0, 1.0], "auc": 0.5}
+    attack = {"name": "membership inference", "runs": 60, "size": 1000, **curve}
+    statement = Statement.load(run / "privacy.json")
+    for narrowed, words in (
+        (None, "60 shadow generators of 1,000 rows were trained, with the run's own model"),
+        ({"run": [128], "shadows": [16]}, "their layers have 16 neurons, those of the run 128"),
+    ):
+        section = attack_chapter([{**attack, "narrowed": narrowed}], statement)
+        assert words in unescape(join(section.body))

@@ -126,7 +126,10 @@ def attack_failures(name: str, reason: str) -> list[Score]:
 
 
 def attack_curves(scores: Sequence[Score]) -> list[dict[str, Any]]:
-    """What a plot of all attacks needs: name, curve, area and ceiling of each; failed attacks are left out."""
+    """What a plot of all attacks needs: name, curve, area and ceiling of each; failed attacks are left out.
+
+    An attack by shadow generators also says how many there were, of how many rows, and whether they were narrowed.
+    """
     return [
         {
             "name": score.name.removesuffix(": AUC"),
@@ -135,6 +138,7 @@ def attack_curves(scores: Sequence[Score]) -> list[dict[str, Any]]:
                 key: score.detail[key]
                 for key in ("false_positive_rate", "true_positive_rate", "ceiling", "above_ceiling")
             },
+            **{key: score.detail[key] for key in ("runs", "size", "narrowed") if key in score.detail},
         }
         for score in scores
         if score.name.endswith(": AUC") and score.value is not None

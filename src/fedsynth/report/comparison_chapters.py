@@ -255,6 +255,16 @@ def _compared(score: Score) -> Compared:
     return Compared(name, score.value, score.spread, score.detail["train_on_real"], score.detail["majority"])
 
 
+def _shadows(attack: Mapping[str, Any]) -> str:
+    """What an attack by shadow generators rests on."""
+    words = f"{attack['name'].capitalize()}: {attack['runs']} shadow generators of {attack['size']:,} rows were trained"
+    narrowed = attack.get("narrowed")
+    if not narrowed:
+        return f"{words}, with the run's own model."
+    widths = [", ".join(map(str, narrowed[whose])) for whose in ("shadows", "run")]
+    return f"{words}; to save time their layers have {widths[0]} neurons, those of the run {widths[1]}."
+
+
 def attack_chapter(attacks: Sequence[Mapping[str, Any]], statement: Statement) -> Section:
     """What somebody who tries finds out about who took part."""
     curves = [
@@ -282,6 +292,7 @@ def attack_chapter(attacks: Sequence[Mapping[str, Any]], statement: Statement) -
     above = [attack["name"] for attack in attacks if attack.get("above_ceiling")]
     alarm = f"More than the claim allows: {', '.join(above)}. Do not publish before you know why."
     warning = tag("p", alarm, class_="warning") if above else None
+    trained = [tag("p", _shadows(attack), class_="soft") for attack in attacks if attack.get("runs")]
     listed = table(["attack", "AUC (0.5 is guessing)", "found at 1% false alarms"], rows, "Attacks", (1, 2))
     return Section(
         "attacks",
@@ -289,6 +300,7 @@ def attack_chapter(attacks: Sequence[Mapping[str, Any]], statement: Statement) -
         [
             warning,
             tag("p", words, class_="soft"),
+            trained,
             tag("div", picture, tag("div", listed, class_="plain"), class_="charts wide"),
         ],
     )

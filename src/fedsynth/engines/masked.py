@@ -1,0 +1,270 @@
+"""Masked sums over a channel: each site runs its half inside its answers, the server routes and opens the sum alone.
+
+A site is one party with one client: its noise is one share. Stages before the work exchange keys and shares, the
+work's result is the masked vector, stages after it confirm the survivors and reveal what opens the sum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.data.atomic import replacing
+from fedsynth.engines.remote import Remote
+from fedsynth.engines.site_run import Seal
+from fedsynth.errors import BadInput, Incompatible
+from fedsynth.federation.algorithm import Algorithm, Job
+from fedsynth.federation.link import Arrival
+from fedsynth.federation.query import Query
+from fedsynth.federation.state import ServerState
+from fedsynth.privacy.distributed import Parties, Ring
+from fedsynth.privacy.mechanism import Wire
+from fedsynth.rng import Rng
+from fedsynth.transport.agreement import Agreement, Cheated
+from fedsynth.transport.masking_client import Party, PartyRound
+from fedsynth.transport.masking_server import ServerRound
+from fedsynth.transport.primitives import Identity, digest
+
+_SESSION = 2**24  # rounds that one session of the server can have
+
+
+def _agreement(run: str, number: int, wire: Wire, sites: list[str], known: Mapping[str, bytes]) -> Agreement:
+    """The terms of a round as either side makes them from what it knows itself."""
+    ring = cast(Ring, wire)
+    parties = ring.parties or Parties(len(sites), len(sites))
+    if len(sites) != parties.count:
+        raise Incompatible(
+            f"{len(sites)} sites for noise in {parties.count} shares: over secagg each site is one client; leave "
+            "client_column out of its site.toml, or run the clients as sites of their own"
+        )
+    roster = {place: known[site] for place, site in enumerate(sites)}
+    return Agreement(run, number, ring.dim, ring.bits, parties.threshold, roster, parties.colluders)
+
+
+@dataclass
+class MaskingSite:
+    """A site's half. It remembers on disk the last round it was in; keys and masks are in memory only."""
+
+    run: str
+    algorithm: Algorithm
+    folder: Path
+    name: str
+    identity: Identity = field(repr=False)
+    known: Mapping[str, bytes]  # the identities of all sites, from before the run
+    minimum: int = 2
+    _round: PartyRound | None = field(default=None, repr=False)
+    _delivered: bytes = field(default=b"", repr=False)
+    _answers: dict[bytes, bytes] = field(default_factory=dict, repr=False)
+
+    def stage(self, version: int, name: str, payload: bytes) -> bytes:
+        """One stage; the very same request gets the very same answer, and another one in its place is refused."""
+        asked = digest(name.encode(), payload)
+        if asked not in self._answers:
+            self._answers[asked] = self._answer(name, payload)
+        return self._answers[asked]
+
+    def _answer(self, name: str, payload: bytes) -> bytes:
+        if name == "advertise":
+            self._answers.clear()
+            self._begin(payload)
+            return self._current.answer("advertise", b"")
+        if name == "mask":
+            self._delivered = payload
+            return b""
+        return self._current.answer(name, payload)
+
+    def _begin(self, payload: bytes) -> None:
+        number, job, sites = _read_order(payload)
+        strangers = [site for site in sites if site not in self.known]
+        if strangers:
+            raise Cheated(f"site {strangers[0]!r} is not among the identities known here")
+        if self.name not in sites:
+            raise Cheated(f"the cohort does not have this site, {self.name!r}, in it")
+        wire = _wire_of(self.algorithm, job)
+        party = Party(sites.index(self.name), self.identity, self.minimum, self._last())
+        self._round = party.begin(_agreement(self.run, number, wire, sites, self.known))
+        self._remember(number)
+
+    @property
+    def _current(self) -> PartyRound:
+        if self._round is None:
+            raise Cheated("a stage was asked for before its round began here")
+        return self._round
+
+    def _last(self) -> int:
+        path = self.folder / "last"
+        return int(path.read_text()) if path.is_file() else -1
+
+    def _remember(self, number: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self.folder / "last") as temporary:
+            temporary.write_text(str(number))
+
+    def seal(self, version: int, total: Tensor) -> bytes:
+        """The site's vector [1, dim] under its masks."""
+        return self._current.answer("mask", self._delivered, total[0].cpu().numpy())
+
+
+def masking(name: str, identity: Identity, known: Mapping[str, bytes], minimum: int = 2) -> Seal:
+    """The site's half of secagg, for `Site(seals={"secagg": ...})`."""
+
+    def made(run: str, algorithm: Algorithm, folder: Path) -> MaskingSite:
+        return MaskingSite(run, algorithm, folder, name, identity, known, minimum)
+
+    return made
+
+
+def _wire_of(algorithm: Algorithm, job: str) -> Wire:
+    if job == "round":
+        return algorithm.wire
+    if job == "balance" and algorithm.balance is not None:
+        return algorithm.balance.wire
+    raise BadInput(f"job={job[:40]!r}: this run has no such job")
+
+
+def _read_order(payload: bytes) -> tuple[int, str, list[str]]:
+    try:
+        order: Any = json.loads(payload)
+        number, job, sites = order["number"], order["job"], order["sites"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadInput(f"the order of a masked round cannot be read ({error})") from None
+    named = isinstance(sites, list) and all(isinstance(site, str) for site in sites)
+    if type(number) is not int or not isinstance(job, str) or not named or len(set(sites)) != len(sites):
+        raise BadInput("the order of a masked round has a number, a job and the names of different sites")
+    return number, job, sites
+
+
+@dataclass
+class MaskedLink:
+    """The server's half: a link to sites whose single messages stay hidden from it."""
+
+    remote: Remote
+    known: Mapping[str, bytes]
+    _round: ServerRound | None = field(default=None, init=False)
+    _job: Job | None = field(default=None, init=False)
+    _sites: list[str] = field(default_factory=list, init=False)
+    _version: int = field(default=0, init=False)
+    _count: int = field(default=0, init=False)
+    _balance: Query | None = field(default=None, init=False)
+
+    def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
+        """Exchange keys and shares with the sites, then send them the work."""
+        members = self.remote.roster.members.values()
+        self._sites = [member.name for member in sorted(members, key=lambda member: member.first)]
+        self._count += 1
+        number = self.remote.roster.session * _SESSION + self._count
+        terms = _agreement(self.remote.run, number, job.wire, self._sites, self.known)
+        self._round, self._job, self._version = ServerRound(terms), job, state.version
+        name = "balance" if job is self._balance else "round"
+        order = json.dumps({"number": number, "job": name, "sites": self._sites}).encode()
+        present = [self._sites.index(site) for site in self.remote.roster.present]
+        self._stage(dict.fromkeys(present, order))
+        self._stage()
+        self.remote.stage(self._version, "mask", self._named(self._round.requests()))
+        self.remote.start(job, ids, state)
+
+    def _named(self, requests: Mapping[int, bytes]) -> dict[str, bytes]:
+        return {self._sites[number]: request for number, request in requests.items()}
+
+    def _stage(self, requests: Mapping[int, bytes] | None = None) -> None:
+        """One stage with all who are still there; what does not fit is as good as not sent."""
+        assert self._round is not None
+        asked = self._named(self._round.requests() if requests is None else requests)
+        for site, answer in self.remote.stage(self._version, self._round.stage, asked).items():
+            self._take(site, answer)
+        self._round.close()
+
+    def _take(self, site: str, answer: bytes) -> bool:
+        assert self._round is not None
+        try:
+            self._round.take(self._sites.index(site), answer)
+        except BadInput as error:
+            self.remote.tell(site, self._version, f"is left out of the masked sum: {error}")
+            return False
+        return True
+
+    def next(self) -> Arrival:
+        """The next site whose vector went into the sum, or the news that it did not."""
+        arrival = self.remote.next()
+        assert self._job is not None
+        nothing = self._job.wire.zero()[None][:0]
+        if not len(arrival.ids):
+            return arrival
+        site = next(
+            member.name
+            for member in self.remote.roster.members.values()
+            if member.first <= arrival.ids[0] < member.first + member.clients
+        )
+        if arrival.messages.dtype == torch.uint8 and self._take(site, arrival.messages.numpy().tobytes()):
+            return replace(arrival, messages=nothing)
+        nobody = np.empty(0, dtype=np.int64)
+        return replace(arrival, ids=nobody, messages=nothing, lost=arrival.lost + len(arrival.ids))
+
+    def open(self) -> Tensor:
+        """The sum over the sites that are in it, once enough of them confirmed the same list and revealed shares."""
+        assert self._round is not None
+        self._round.close()
+        self._stage()
+        self._stage()
+        return torch.from_numpy(self._round.open().astype(np.int64))
+
+    def commit(self, state: ServerState) -> None:
+        """As the link beneath."""
+        self.remote.commit(state)
+
+    def index(self) -> dict[str, Tensor]:
+        """As the link beneath."""
+        return self.remote.index()
+
+    def restore(self, index: dict[str, Tensor]) -> None:
+        """As the link beneath."""
+        self.remote.restore(index)
+
+    def close(self, state: ServerState) -> None:
+        """As the link beneath."""
+        self.remote.close(state)
+
+    def routed(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm as the server runs it over this link: sums come from here, opened."""
+        balance = algorithm.balance
+        if balance is not None:
+            balance = replace(balance, transport=Routed(self, balance.transport.caveats))
+        self._balance = balance
+        return replace(algorithm, transport=Routed(self, algorithm.transport.caveats), balance=balance)
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The transport of a server whose sites mask by themselves: the link adds up, this opens."""
+
+    link: MaskedLink
+    caveats: tuple[str, ...]
+    name: str = "secagg"
+    blind: bool = False
+    needs_cohort: bool = True
+    carries: tuple[str, ...] = ("ring",)
+
+    def fitted(self, wire: Wire, clients: int) -> Routed:
+        """Fitted by the mechanism already."""
+        return self
+
+    def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The messages as they are."""
+        return messages
+
+    def zero(self, wire: Wire) -> None:
+        """The link keeps the sum."""
+
+    def absorb(self, wire: Wire, total: None, messages: Tensor, weights: Tensor) -> None:
+        """The link has added it up already."""
+
+    def open(self, wire: Wire, total: None) -> Tensor:
+        """The sum, if enough sites are in it."""
+        return self.link.open()

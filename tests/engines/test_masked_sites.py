@@ -1,0 +1,197 @@
+"""Masked sums over the channel that sites are behind: what opens, what is survived, what sites refuse."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import torch
+from three_sites import part_of
+
+from fedsynth.engines.channel import QueueChannel
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.engines.masked import MaskedLink, MaskingSite, masking
+from fedsynth.engines.messages import Result, Terms, read
+from fedsynth.engines.remote import Patience, Remote
+from fedsynth.engines.site import Holding, Policy, Site
+from fedsynth.errors import Incompatible
+from fedsynth.federation.loop import learn_balance, run
+from fedsynth.privacy.budget import Budget
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.recipes.registry import RECIPES
+from fedsynth.rng import Rng
+from fedsynth.synthesis.participation import compose
+from fedsynth.transport.agreement import Aborted, Cheated
+from fedsynth.transport.bits import unpack
+from fedsynth.transport.primitives import Identity
+
+NAMES = ("ada", "bern", "cern", "dorn")
+VALUES = {
+    "site_vae": {"latent": 2, "hidden": (8,), "rounds": 2, "batch_size": 10, "records": 30},
+    "dpd_fvae": {"latent": 2, "hidden": (8,), "rounds": 2, "rate": 0.9},
+}
+
+
+class Federation:
+    """Four sites of one client each, their identities, and a channel that can lose some of them."""
+
+    def __init__(self, name, clients, schema, folder, seed=1, **values):
+        self.identities = {site: Identity.fresh() for site in NAMES}
+        self.known = {site: identity.public for site, identity in self.identities.items()}
+        unit = "record" if name == "site_vae" else "client"
+        policy = Policy(Budget(1e6, 1e-5, unit), tuple(RECIPES), ("secagg",), minimum_cohort=3)
+        self.sites, self.data = {}, part_of(clients, 0, 4)
+        for place, site in enumerate(NAMES):
+            holding = Holding(part_of(clients, place, 1), (site,), schema)
+            seals = {"secagg": masking(site, self.identities[site], self.known, minimum=3)}
+            self.sites[site] = Site(holding, policy, folder / site, compose, seed=seed, seals=seals, chunk=1)
+        self.terms = Terms(
+            name, {**VALUES[name], "noise_multiplier": 1.0, "threshold": 3, **values},
+            schema.with_client(None).to_dict(), epsilon=1e5, delta=1e-5, unit=unit, trust="distributed",
+            transport="secagg", minimum_cohort=3, clients=4,
+        )  # fmt: skip
+        self.seen, self.dead = [], {}
+        channel = QueueChannel({site: self.handle(site) for site in NAMES})
+        ticks = itertools.count()  # a clock of its own: nobody waits for a site that is dead
+        patience = Patience(timeout_s=100.0, resend_s=1e6)
+        remote = Remote(channel, "run", patience=patience, now=lambda: float(next(ticks)))
+        self.link = MaskedLink(remote, self.known)
+        self.schema = schema
+
+    def handle(self, site):
+        def answer(payload):
+            message = read(payload)
+            if getattr(message, "name", message.kind) == self.dead.get(site):
+                return b""
+            reply = self.sites[site].handle(payload)
+            self.seen.append((site, read(reply)))
+            return reply
+
+        return answer
+
+    def run(self, rounds=2, pay=lambda *_: None):
+        algorithm = self.link.routed(compose(self.terms, self.schema))
+        rng = Rng(1)
+        self.link.remote.invite(self.terms)
+        state = algorithm.init(rng.at("init"))
+        assert self.link.remote.begin(self.terms, algorithm, state) == ()
+        state = learn_balance(algorithm, self.link, state, rng, pay)
+        state = run(algorithm, self.link, state, rng, pay, lambda *_: None, rounds)
+        self.link.close(state)
+        return state
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_sites_over_a_channel_compute_what_the_simulation_computes(name, schema, ten, tmp_path):
+    federation = Federation(name, ten["table"], schema, tmp_path)
+    together = federation.run()
+    algorithm, rng = compose(federation.terms, schema), Rng(1)
+    link = InProcess(federation.data, rng, chunk=1)
+    state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None)
+    alone = run(algorithm, link, state, rng, lambda *_: None, lambda *_: None, 2)
+    for part in alone.parts:
+        torch.testing.assert_close(together.parts[part], alone.parts[part], rtol=0, atol=1e-6)
+
+
+def test_what_crosses_the_channel_is_masked_and_packed(schema, ten, tmp_path):
+    federation = Federation("site_vae", ten["table"], schema, tmp_path)
+    federation.run(1)
+    wire = compose(federation.terms, schema).wire
+    results = [
+        message for _, message in federation.seen if isinstance(message, Result) and len(message.blob) > 200
+    ]
+    assert len(results) == 4
+    for message in results:
+        assert set(message.tensors) == {"ids"}
+        values = unpack(message.blob, wire.dim, wire.bits) / 2**wire.bits
+        assert abs(values.mean() - 0.5) < 0.1 and 0.2 < values.std() < 0.37
+
+
+def test_every_site_pays_in_its_own_ledger_before_it_sends(schema, ten, tmp_path):
+    Federation("site_vae", ten["table"], schema, tmp_path).run()
+    for site in NAMES:
+        lines = Ledger(tmp_path / site / "ledger.jsonl").lines()
+        assert {line.trust for line in lines} == {"distributed"} and len(lines) == 3
+
+
+@pytest.mark.parametrize("stage", ["advertise", "share", "work", "confirm", "reveal"])
+def test_a_site_that_drops_out_at_any_stage_is_survived(stage, schema, ten, tmp_path):
+    federation = Federation("site_vae", ten["table"], schema, tmp_path)
+    federation.dead = {"bern": stage}
+    assert federation.run(1).version == 1
+
+
+def test_too_few_sites_open_nothing(schema, ten, tmp_path):
+    federation = Federation("site_vae", ten["table"], schema, tmp_path)
+    federation.dead = {"bern": "confirm", "cern": "confirm"}
+    with pytest.raises(Aborted, match="nothing was opened"):
+        federation.run(1)
+
+
+def test_several_clients_at_a_site_are_refused(schema, ten, tmp_path):
+    federation = Federation("dpd_fvae", ten["table"], schema, tmp_path)
+    federation.terms = Terms(
+        **{**federation.terms.__dict__, "clients": 5, "values": {**federation.terms.values, "threshold": 4}}
+    )
+    with pytest.raises(Incompatible, match="each site is one client"):
+        federation.run(1)
+
+
+def half(tmp_path, schema, ten):
+    federation = Federation("site_vae", ten["table"], schema, tmp_path)
+    algorithm = compose(federation.terms, schema)
+    identity = federation.identities["ada"]
+    return MaskingSite("run", algorithm, tmp_path / "seal", "ada", identity, federation.known, minimum=3)
+
+
+def order(number, sites=NAMES, job="round"):
+    return json.dumps({"number": number, "job": job, "sites": list(sites)}).encode()
+
+
+def test_a_repeated_request_gets_the_same_answer_and_an_old_round_none(schema, ten, tmp_path):
+    site = half(tmp_path, schema, ten)
+    first = site.stage(0, "advertise", order(7))
+    assert site.stage(0, "advertise", order(7)) == first
+    restarted = half(tmp_path, schema, ten)  # after a crash, from the same disk
+    restarted.folder = site.folder
+    for number in (7, 6):
+        with pytest.raises(Cheated, match="asked again"):
+            restarted.stage(0, "advertise", order(number))
+    assert restarted.stage(0, "advertise", order(8)) != first
+
+
+@pytest.mark.parametrize(
+    ("sites", "reason"),
+    [
+        (("ada", "bern", "cern", "eve"), "'eve' is not among"),
+        (("bern", "cern", "dorn"), "does not have this site"),
+    ],
+)
+def test_cohorts_of_strangers_or_without_oneself_are_refused(sites, reason, schema, ten, tmp_path):
+    with pytest.raises(Cheated, match=reason):
+        half(tmp_path, schema, ten).stage(0, "advertise", order(1, sites))
+
+
+def test_a_cohort_of_one_is_refused_by_a_site(schema, ten, tmp_path):
+    with pytest.raises(Incompatible, match="noise in 4 shares"):
+        half(tmp_path, schema, ten).stage(0, "advertise", order(1, ["ada"]))
+
+
+def test_stages_before_the_round_are_refused(schema, ten, tmp_path):
+    with pytest.raises(Cheated, match="before its round"):
+        half(tmp_path, schema, ten).stage(0, "share", b"")
+    with pytest.raises(Cheated, match="before its round"):
+        half(tmp_path, schema, ten).seal(0, torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b'{"number": 1, "job": "round", "sites": [1]}'])
+def test_orders_that_cannot_be_read_are_refused(payload, schema, ten, tmp_path):
+    with pytest.raises(ValueError, match="order"):
+        half(tmp_path, schema, ten).stage(0, "advertise", payload)
+
+
+def test_numbers_of_clients_are_those_of_sites(schema, ten, tmp_path):
+    federation = Federation("site_vae", ten["table"], schema, tmp_path)
+    federation.run(1)
+    ids = [message.tensors["ids"].tolist() for _, message in federation.seen if isinstance(message, Result)]
+    assert sorted(np.unique(ids)) == [0, 1, 2, 3]

@@ -213,6 +213,7 @@ _KINDS: dict[str, type[Any]] = {
         Invite, Begin, Work, Settle, Stage, Status, Accept, Done, Result, Staged, Report, Refuse,
     )
 }  # fmt: skip
+_HINTS = {made: get_type_hints(made) for made in (Terms, *_KINDS.values())}
 
 
 def write(message: Message) -> bytes:
@@ -257,7 +258,7 @@ def _as_json(value: Any) -> Any:
 
 def _checked(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a message or of its terms, each of the type that is declared."""
-    hints = get_type_hints(made)
+    hints = _HINTS[made]
     expected = [item.name for item in fields(made) if item.name not in ("tensors", "blob")]
     if set(given) != set(expected):
         odd = sorted(set(given) ^ set(expected))

@@ -246,7 +246,7 @@ class Remote:
             self._back(site)
         if not isinstance(message, Refuse):
             return
-        if message.code == "begin":
+        if message.code == "begin" and self._begin is not None:
             self.channel.send(site, self._begin_of(site))
         for order in [one for one in self._orders.values() if one.site == site]:
             if message.answers != fingerprint(order.payload):
@@ -291,8 +291,11 @@ class Remote:
         self._absorbed.clear()
 
     def close(self, state: ServerState) -> None:
-        """Tell all sites that the run is over and what was used at last."""
-        self._ask({site: self._settling(site, state.version, over=True) for site in self.roster.present})
+        """Tell all sites that the run is over and what was used at last; who is away is told but not waited for."""
+        told = {name: self._settling(name, state.version, over=True) for name in self.roster.members}
+        for name in set(told) - set(self.roster.present):
+            self.channel.send(name, told[name])
+        self._ask({name: told[name] for name in self.roster.present})
 
     @property
     def seeded(self) -> bool:

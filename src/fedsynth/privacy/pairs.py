@@ -194,7 +194,8 @@ def _bounded(epsilon: float, delta: float) -> Step:
     # two-answer randomized response dominates all mechanisms of this epsilon (Kairouz, Oh and Viswanath 2015)
     response = RandomizedResponseDpEvent(2.0 / (1.0 + math.exp(epsilon)), 2) if epsilon < 700 else None
     pure = epsilon if delta == 0 else math.inf
-    return Step(Loss("bounded", epsilon, delta=delta), response, _REPLACE, delta=delta, pure=pure)
+    loss = Loss("bounded", epsilon, delta=delta) if epsilon < 700 else None  # exp() of more overflows
+    return Step(loss, response, _REPLACE, delta=delta, pure=pure, reason="epsilon is 700 or more")
 
 
 def _randomized_response(event: RandomizedResponseDpEvent) -> Step:

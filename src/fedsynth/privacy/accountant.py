@@ -90,7 +90,7 @@ def answer_steps(steps: Counted, delta: float, *, accountant: str = "pld", preci
     if not steps:
         return Answer(0.0, accountant)
     basic = sum(step.pure * count for step, count in steps)
-    if delta == 0:
+    if delta == 0 or any(step.loss is None and step.renyi is None for step, _ in steps):
         return Answer(basic, accountant)
     with quiet():
         found = _ask(steps, delta, accountant, precision)

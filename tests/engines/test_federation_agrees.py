@@ -8,6 +8,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.remote import Patience, Remote
 from fedsynth.federation.loop import learn_balance, run
+from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.rng import Rng
@@ -52,7 +53,7 @@ def test_federation_and_in_process_agree(name, unit, trust, ten, tmp_path):
     state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
     alone = run(algorithm, link, state, rng, pay, lambda *_: None, algorithm.rounds)
 
-    sites = make_sites(ten[kind], schema, tmp_path, chunk=1)
+    sites = make_sites(ten[kind], schema, tmp_path, chunk=1, budget=Budget(1e6, 1e-5, unit=unit))
     remote = Remote(queue_of(sites), "run", patience=Patience(timeout_s=2))
     together = conducted(remote, terms, algorithm, pay=Purse(ledgers[1], "run").pay)
 

@@ -61,15 +61,8 @@ def opened(result: Result, job: Job, first: int, end: int) -> tuple[np.ndarray, 
 
 def check_messages(job: Job, messages: Tensor, clients: int) -> None:
     """Refuse messages that do not have the form of the job's wire."""
-    zero = job.wire.zero()
-    if job.wire.kind == "signed-index":
-        fits = messages.dtype == torch.int64 and messages.dim() == 2 and len(messages) == clients
-        if not fits or not bool(((messages.abs() >= 1) & (messages.abs() <= job.wire.dim)).all()):
-            raise BadMessage(f"messages: expected signed indices up to {job.wire.dim} of {clients} clients")
-        return
-    alike = messages.dtype.is_floating_point == zero.dtype.is_floating_point
-    if not alike or tuple(messages.shape) != (1, *zero.shape):
+    if not job.wire.fits(messages, clients):
         raise BadMessage(
-            f"messages are {messages.dtype} {tuple(messages.shape)}; "
-            f"expected one row of {zero.dtype} {tuple(zero.shape)}"
+            f"messages are {messages.dtype} {tuple(messages.shape)}; expected what {clients} clients send as "
+            f"{job.wire.kind} of {job.wire.dim} numbers"
         )

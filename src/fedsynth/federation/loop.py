@@ -86,7 +86,8 @@ def gather(
         arrival = link.next()
         weight = schedule.weigh(state.version - arrival.version)
         weights = torch.full((len(arrival.messages),), weight)
-        total = transport.absorb(job.wire, total, arrival.messages, weights)
+        if len(arrival.messages):
+            total = transport.absorb(job.wire, total, arrival.messages, weights)
         came = len(arrival.ids)
         clock = Clock(clock.version, clock.in_flight - came - arrival.lost, clock.arrived + came)
         ids = np.union1d(ids, arrival.ids)

@@ -90,6 +90,11 @@ class Ring:
             raise BadInput(f"messages of shape {tuple(messages.shape)}: expected [parties, {self.dim}]")
         return (total + messages.sum(0, dtype=torch.int64).to(total)) % 2**self.bits
 
+    def fits(self, messages: Tensor, clients: int) -> bool:
+        """One row of integers of the ring: a site's sum."""
+        alike = messages.dtype == torch.int64 and tuple(messages.shape) == (1, self.dim)
+        return alike and bool(((messages >= 0) & (messages < 2**self.bits)).all())
+
     def centered(self, total: Tensor) -> Tensor:
         """The sum as signed numbers from -2^(bits-1) up, float64.
 

@@ -67,6 +67,10 @@ class Wire(Protocol):
         """The sum with a chunk of messages [clients, ...] added, each times its weight."""
         ...
 
+    def fits(self, messages: Tensor, clients: int) -> bool:
+        """Whether these can be messages of so many clients, or one sum of them where a sum has a message's form."""
+        ...
+
 
 @dataclass(frozen=True)
 class Real:
@@ -91,6 +95,10 @@ class Real:
             return total.to(messages.device) + messages.sum(0, dtype=torch.float64)
         weighted = messages.to(torch.float64) * weights.to(messages.device, torch.float64)[:, None]
         return total.to(messages.device) + weighted.sum(0)
+
+    def fits(self, messages: Tensor, clients: int) -> bool:
+        """One row of real numbers: a site's sum."""
+        return messages.dtype.is_floating_point and tuple(messages.shape) == (1, self.dim)
 
 
 class Mechanism(Protocol):

@@ -100,6 +100,16 @@ class Answers:
         found = np.concatenate([piece.ravel() for piece in pieces])
         return total + torch.from_numpy(found).to(total.device)
 
+    def fits(self, messages: Tensor, clients: int) -> bool:
+        """A view of each client and the number of a cell in it."""
+        if messages.dtype != torch.int64 or tuple(messages.shape) != (clients, self.columns + 1):
+            return False
+        views, cells = messages[:, :-1], messages[:, -1]
+        if not bool(((views >= 0) & (views < len(self.sizes))).all()):
+            return False
+        most = torch.tensor(self.sizes)[views].prod(1)
+        return bool(((cells >= 0) & (cells < most)).all())
+
     def joint(self, total: Tensor, first: int, second: int) -> np.ndarray:
         """The unbiased estimate of the joint distribution of two columns (of one, on the diagonal, if equal)."""
         counts, weight, chance = self._pieces(total)
@@ -115,6 +125,11 @@ class Answers:
     def answered(self, total: Tensor) -> np.ndarray:
         """For each two columns, of how many honest answers the estimate is worth, [columns, columns]."""
         return self._pieces(total)[1]
+
+    def honest(self, total: Tensor) -> np.ndarray:
+        """For each two columns, the share of answers that were true, on average, [columns, columns]."""
+        _, weight, chance = self._pieces(total)
+        return np.where(weight > 0, weight / np.maximum(weight + chance, 1e-300), 1.0)
 
     def _pieces(self, total: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         flat = total.cpu().numpy()

@@ -48,6 +48,11 @@ class SignedIndex:
         total = total.to(messages.device)
         return total.index_add(0, messages.abs().flatten() - 1, signs.flatten())
 
+    def fits(self, messages: Tensor, clients: int) -> bool:
+        """Signed indices of each client."""
+        alike = messages.dtype == torch.int64 and tuple(messages.shape) == (clients, self.count)
+        return alike and bool(((messages.abs() >= 1) & (messages.abs() <= self.dim)).all())
+
 
 @dataclass(frozen=True)
 class SignDS:

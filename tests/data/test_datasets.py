@@ -67,3 +67,11 @@ def test_a_data_set_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
         datasets.adult()
     monkeypatch.setenv("FEDSYNTH_DATA", str(tmp_path / "no"))
     assert datasets.data_folder() is None
+
+
+@needs_data
+def test_a9a_has_124_binary_attributes_and_adults_labels():
+    frame, schema = datasets.adult_a9a("test")
+    assert frame.shape == (16_281, 124) and len(schema.columns) == 124
+    assert (frame["income"] == ">50K").sum() == 3846
+    assert schema.classes == ("<=50K", ">50K")

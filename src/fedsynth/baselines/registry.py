@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from fedsynth.baselines.calm import Calm
+from fedsynth.baselines.lopub import LoCop, LoPub
 from fedsynth.baselines.privbayes import PrivBayes
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
@@ -47,7 +49,12 @@ class Baseline(Protocol):
         ...
 
 
-BASELINES: dict[str, Callable[..., Baseline]] = {"privbayes": PrivBayes}
+BASELINES: dict[str, Callable[..., Baseline]] = {
+    "privbayes": PrivBayes,
+    "calm": Calm,
+    "lopub": LoPub,
+    "locop": LoCop,
+}
 
 
 def baseline_named(name: str, settings: Mapping[str, Any]) -> Baseline:

@@ -149,6 +149,19 @@ def adult(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     return chosen, _adult_schema()
 
 
+def adult_a9a(split: str = "train") -> tuple[pd.DataFrame, Schema]:
+    """Adult as LIBSVM's a9a: 123 yes-or-no attributes `a1` to `a123` and the label `income`, as DP-Fed-WAE uses it."""
+    _known_split(split)
+    with np.load(_file("adult_a9a.npz")) as held:
+        bits = np.unpackbits(held[f"{split}_x"], axis=1)[:, :123]
+        label = held[f"{split}_y"]
+    names = [f"a{number}" for number in range(1, 124)]
+    frame = pd.DataFrame(np.array(["no", "yes"])[bits], columns=names)
+    frame["income"] = np.array(["<=50K", ">50K"])[label]
+    columns = [_words(name, "no yes") for name in names]
+    return frame, Schema(columns=(*columns, _words("income", "<=50K >50K")), label="income")
+
+
 def _adult_schema() -> Schema:
     columns = (
         Column("age", "integer", min=17, max=90),

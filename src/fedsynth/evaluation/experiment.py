@@ -52,6 +52,7 @@ class Experiment:
     seeds: tuple[int, ...] = ()
     runs: int = 0
     sets: int = 1  # synthetic tables drawn from each training
+    faithful: bool = True  # compare columns with the real ones too, which takes long where there are many
     train_rows: int | None = None
     classifiers: tuple[str, ...] = ("gradient boosting",)
     claim: str = ""
@@ -220,17 +221,23 @@ class _Judge:
             draw, settings = synthesizer.sample, _plain(synthesizer.request.arguments)
             privacy = _privacy(synthesizer)
         seconds = time.perf_counter() - began
-        tables = []
-        for number in range(self._experiment.sets):
-            # each table has a seed of its own, and where there are several, a classifier of its own
-            seed = None if request.seed is None else request.seed + number
-            made = draw(len(train), seed=seed)
-            assert isinstance(made, pd.DataFrame)
-            beside = replace(self._beside, seeds=(number,)) if self._experiment.sets > 1 else self._beside
-            learned = utility(made, self._test, self._schema, beside, ALL_MEASURES)
-            tables.append([*learned, *fidelity(self._real, made, self._schema)])
-        scores = tables[0] if len(tables) == 1 else across_runs(tables)
+        made = [self._draw(draw, request, number) for number in range(self._experiment.sets)]
+        learned = [self._learned(table, number) for number, table in enumerate(made)]
+        useful = learned[0] if len(learned) == 1 else across_runs(learned)
+        alike = fidelity(self._real, made[0], self._schema) if self._experiment.faithful else []
+        scores = [*useful, *alike]
         return _Trial(scores, settings, privacy, seconds)
+
+    def _draw(self, draw: Callable[..., Any], request: Request, number: int) -> pd.DataFrame:
+        """One of the tables of a training; each has a seed of its own."""
+        made = draw(len(self._real), seed=None if request.seed is None else request.seed + 1000 * number)
+        assert isinstance(made, pd.DataFrame)
+        return made
+
+    def _learned(self, table: pd.DataFrame, number: int) -> list[Score]:
+        """What classifiers learn from a table; where there are several tables, each has classifiers of its own."""
+        beside = replace(self._beside, seeds=(number,)) if self._experiment.sets > 1 else self._beside
+        return utility(table, self._test, self._schema, beside, ALL_MEASURES)
 
     def _clients(self, request: Request, train: pd.DataFrame) -> RawClients:
         schema = self._schema

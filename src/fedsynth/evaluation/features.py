@@ -139,12 +139,13 @@ def fit(
     classes: Tensor,
     passes: int,
     generator: torch.Generator,
+    batch: int = 64,
 ) -> None:
     """Train by Adam on batches of 64: learning rate 0.001, weight decay 1e-4 (DPD-fVAE, appendix C.2)."""
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, weight_decay=1e-4)
     network.train()
     for _ in range(passes):
-        for rows in torch.randperm(len(images), generator=generator).split(64):
+        for rows in torch.randperm(len(images), generator=generator).split(batch):
             loss = nn.functional.cross_entropy(logits(images[rows]), classes[rows])
             optimizer.zero_grad()
             loss.backward()

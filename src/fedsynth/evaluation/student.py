@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedsynth.evaluation.features import fit
 from fedsynth.rng import Rng
 
-_PASSES = 10  # the thesis does not say how many
+_PASSES, _BATCH = 10, 256  # the thesis does not say which
 _NEURONS = 1024
 
 
@@ -49,6 +49,7 @@ class StudentNetwork:
                 torch.from_numpy(places).to(self._device),
                 _PASSES,
                 order,
+                _BATCH,
             )
         self._network = network.eval()
         return self

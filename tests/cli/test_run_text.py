@@ -1,0 +1,54 @@
+"""Texts through the command line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedsynth.cli.main import main
+
+WORDS = ["see", "the", "red", "cat", "run", "home", "now"]
+
+
+@pytest.fixture(scope="module")
+def posts(tmp_path_factory):
+    """Sixty people who write a few short sentences each, and a public vocabulary that lacks one of their words."""
+    folder = tmp_path_factory.mktemp("posts")
+    draw = np.random.default_rng(0)
+    lines = [
+        {"user": f"u{user}", "text": " ".join(draw.choice(WORDS, 6)) + "."}
+        for user in range(60)
+        for _ in range(3)
+    ]
+    (folder / "posts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    vocabulary = [*WORDS[:-1], "."]
+    schema = {"version": 1, "kind": "text", "vocabulary": vocabulary, "length": 8}
+    (folder / "schema.json").write_text(json.dumps(schema))
+    return folder
+
+
+def run(folder, *flags):
+    """The exit code of the command, run in this process."""
+    words = ["run", str(folder / "posts.jsonl"), "--schema", str(folder / "schema.json"), "--quiet"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--client-column", "user", "--recipe", "dp_fedavg_lm", *flags])
+    return ended.value.code or 0
+
+
+def test_posts_become_synthetic_texts_with_a_statement(posts, tmp_path):
+    out = tmp_path / "RUN"
+    assert (
+        run(posts, "--epsilon", "8", "--delta", "1e-3", "--rounds", "3", "--rows", "50", "--out", str(out))
+        == 0
+    )
+    told = json.loads((out / "privacy.json").read_text())
+    assert told["private"] and 7 < told["epsilon"] <= 8 and told["unit"] == "client"
+    texts = pd.read_parquet(out / "synthetic.parquet")["text"]
+    assert len(texts) == 50
+    assert {word for text in texts for word in text.split()} <= {*WORDS[:-1], ".", "UNK"}
+
+
+def test_a_text_column_that_is_not_there_is_one_sentence(posts, tmp_path, capsys):
+    assert run(posts, "--no-privacy", "--text-column", "body", "--out", str(tmp_path / "RUN")) == 2
+    assert "no column 'body'" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import psutil
+import pytest
 import tomli_w
 
 from fedsynth.engines.nvflare_kits import Kit, create
@@ -194,3 +195,12 @@ def listening(process: psutil.Process) -> list[str]:
             if link.status == psutil.CONN_LISTEN
         ]
     return found
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory):
+    """Three sites and a server, as processes; each run reads the sites' site.toml anew."""
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    made.start_all()
+    yield made
+    made.close()

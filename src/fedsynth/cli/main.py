@@ -20,6 +20,7 @@ from fedsynth.cli import (
     run,
     schema,
     site,
+    try_out,
     view,
 )
 from fedsynth.errors import FedsynthError
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 run.register(app)
 app.add_typer(schema.app)
+try_out.register(federation.app)
 app.add_typer(federation.app)
 app.add_typer(site.app)
 keys.register(app)

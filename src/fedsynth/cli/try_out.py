@@ -1,0 +1,127 @@
+"""The command `fedsynth federation try`: a whole federation on this machine, to see how it works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import tomli_w
+import typer
+
+from fedsynth.cli.federation import federation_installed, say
+from fedsynth.data.schema import Schema
+from fedsynth.data.table import read_table, write_table
+from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.recipes.registry import RECIPES
+
+_PATIENCE_S = 180.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `fedsynth federation`."""
+    app.command("try")(try_out)
+
+
+def try_out(
+    data: Annotated[Path, typer.Argument(help="A table; its rows are dealt to the sites.")],
+    schema: Annotated[Path, typer.Option(help="Its public schema.")],
+    out: Annotated[Path, typer.Option(help="Folder for kits, data and state; must not exist.")],
+    site_column: Annotated[str | None, typer.Option(help="Column that names the site of a row.")] = None,
+    client_column: Annotated[str | None, typer.Option(help="Column that says who owns a row.")] = None,
+    sites: Annotated[str, typer.Option(help="Without --site-column: names of the sites.")] = "ada,bern,cern",
+    epsilon: Annotated[float, typer.Option(help="Each site's budget over all runs.")] = 10.0,
+    delta: Annotated[float, typer.Option(help="Each site's delta.")] = 1e-3,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8002,
+) -> None:
+    """Deal a table to sites on this machine and start them all; then `fedsynth run --federation` works.
+
+    A rehearsal: all keys and all rows are on one machine, so nobody is protected from anybody.
+
+    Example: fedsynth federation try patients.csv --schema schema.json --client-column "patient id" --out try
+    """
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import Kit, create
+        from fedsynth.engines.nvflare_node import check_port
+        from fedsynth.engines.nvflare_session import Line, LineLost, wait_for
+    agreed = Schema.load(schema)
+    frames = _dealt(read_table(data), site_column, client_column, [name.strip() for name in sites.split(",")])
+    create(tuple(frames), "127.0.0.1", port, out)
+    check_port(Kit.load(out / "server", "server"))
+    for name, frame in frames.items():
+        folder = out / "sites" / name
+        write_table(frame, folder / "rows.parquet")
+        agreed.save(folder / "schema.json")
+        keys = _site_keys(client_column, epsilon, delta, agreed.label)
+        (folder / "site.toml").write_text(tomli_w.dumps(keys))
+    _start(out, "server", ["federation", "serve", str(out / "server")])
+    for name in frames:
+        folder = out / "sites" / name
+        _start(out, name, ["site", "start", str(folder), "--config", str(folder / "site.toml")])
+    say(f"starting the server and {', '.join(frames)} on 127.0.0.1:{port}")
+
+    def connected() -> bool:
+        try:
+            with Line(Kit.load(out, "coordinator")) as line:
+                return len(line.sites()) == len(frames)
+        except (FedsynthError, LineLost):
+            return False
+
+    if not wait_for(connected, _PATIENCE_S, 1.0):
+        raise BadInput(f"not all sites are connected after {_PATIENCE_S:g} s; look at {out}/*.log")
+    typer.echo(
+        f"{len(frames)} sites are connected. Now, for example:\n  fedsynth run --federation {out} --schema {schema} "
+        f"--recipe dpd_fvae --epsilon 8 --delta {delta:g} --out RUN\nand at the end:\n  fedsynth federation stop {out}"
+    )
+
+
+def _dealt(
+    frame: pd.DataFrame, site_column: str | None, client_column: str | None, sites: list[str]
+) -> dict[str, pd.DataFrame]:
+    """Rows by site: by the column, or clients in turn."""
+    for name in (site_column, client_column):
+        if name is not None and name not in frame.columns:
+            raise BadInput(
+                f"column {name!r} is not in the table; it has {', '.join(map(str, frame.columns))}"
+            )
+    if site_column is not None:
+        parts = {
+            _plain(str(name)): part.drop(columns=site_column) for name, part in frame.groupby(site_column)
+        }
+        return {name: part.reset_index(drop=True) for name, part in parts.items()}
+    owner = np.arange(len(frame)) if client_column is None else pd.factorize(frame[client_column])[0]
+    return {name: frame[owner % len(sites) == turn].reset_index(drop=True) for turn, name in enumerate(sites)}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "site"
+
+
+def _site_keys(
+    column: str | None, epsilon: float, delta: float, label: str | None
+) -> dict[str, dict[str, object]]:
+    data: dict[str, object] = {"file": "rows.parquet", "schema": "schema.json"}
+    data |= {"client_column": column} if column else {}
+    data |= {"label": label} if label else {}
+    recipes = [name for name, recipe in RECIPES.items() if not recipe.pooled]
+    return {
+        "data": data,
+        "budget": {"epsilon": epsilon, "delta": delta, "unit": "client"},
+        "policy": {"recipes": recipes, "transports": ["clear"], "minimum_cohort": 2},
+        "state": {"folder": "state"},
+    }
+
+
+def _start(out: Path, name: str, words: list[str]) -> None:
+    with (out / f"{name}.log").open("ab") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "fedsynth.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )

@@ -1,0 +1,103 @@
+"""Processes killed with kill -9 in the middle of a run: it ends all the same, and no ledger shows too little."""
+
+import json
+import os
+import random
+import signal
+
+import pytest
+from real_sites import SITES, Federation, until
+
+from fedsynth.privacy.ledger import Ledger
+
+pytest_plugins = ["real_sites"]
+pytestmark = pytest.mark.recipe
+PARTIES = ("server", *SITES)
+
+
+def kill(federation: Federation, party: str, which: str) -> bool:
+    """kill -9 for a party's processes of one kind; False if there are none now."""
+    found = federation.family(party)[which]
+    for process in found:
+        os.kill(process.pid, signal.SIGKILL)
+    return bool(found)
+
+
+def check(out, federation: Federation, asked: float = 8.0) -> list[dict]:
+    """The invariants of a finished run, whatever happened in between."""
+    told = json.loads((out / "privacy.json").read_text())
+    assert told["private"] and told["epsilon"] <= asked
+    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert [line["version"] for line in history] == list(range(1, len(history) + 1))
+    ledger = Ledger(out / "ledger.jsonl")
+    assert ledger.verify() == []
+    rounds = [line for line in ledger.lines() if ", round " in line.what]
+    assert len(rounds) >= len(history) >= 1  # a round that was paid for and lost stays paid for
+    for name in SITES:
+        own = Ledger(federation.folder / name / "state" / "ledger.jsonl")
+        assert own.verify() == []
+    return history
+
+
+def test_a_killed_job_process_and_a_killed_coordinator_cost_no_result(federation: Federation, tmp_path):
+    for name in SITES:
+        federation.site_file(name)
+    before = federation.server_run()
+    out = tmp_path / "RUN"
+    coordinator = federation.begin_run(out, "--rounds", "12")
+    started = lambda: federation.server_run() not in (None, before)  # noqa: E731
+    until("the first round", lambda: started() and federation.rounds_done() >= 1, 120)
+    assert kill(federation, "bern", "job")
+    done = federation.rounds_done()
+    until(
+        "the next job's rounds",
+        lambda: federation.rounds_done() > done or coordinator.poll() is not None,
+        120,
+    )
+    coordinator.kill()
+    coordinator.wait()
+    assert not (out / "generator.safetensors").exists()
+    finished = federation.resume(out)
+    assert finished.returncode == 0, finished.stderr
+    history = check(out, federation)
+    assert len(history) >= 8
+    log = (federation.folder / "coordinator.log").read_text()
+    assert "going on from the server's checkpoint" in log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "party, which", [("ada", "engine"), ("ada", "watch"), ("server", "engine"), ("server", "job")]
+)
+def test_each_process_may_be_killed_in_the_middle(federation: Federation, tmp_path, party, which):
+    before = federation.server_run()
+    out = tmp_path / "RUN"
+    coordinator = federation.begin_run(out, "--rounds", "20", "--round-timeout", "20")
+    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2, 180)
+    assert kill(federation, party, which)
+    if which == "watch":
+        federation.processes[party].wait()
+        federation.start(party)
+    assert coordinator.wait(400) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]
+    check(out, federation)
+
+
+@pytest.mark.slow
+def test_random_kills_never_lose_a_run(federation: Federation, tmp_path):
+    """FEDSYNTH_KILLS of them (default 100), a few in each run, at random moments."""
+    rng, left, number = random.Random(), int(os.environ.get("FEDSYNTH_KILLS", "100")), 0
+    while left > 0:
+        out = tmp_path / f"RUN{number}"
+        number += 1
+        coordinator = federation.begin_run(out, "--rounds", "40", "--round-timeout", "20")
+        for _ in range(min(left, 3)):
+            try:
+                coordinator.wait(rng.uniform(1, 20))
+                break
+            except Exception:  # still running
+                party, which = rng.choice(PARTIES), rng.choice(("engine", "job", "job"))
+                left -= kill(federation, party, which)
+        if coordinator.wait(600) != 0:
+            resumed = federation.resume(out)
+            assert resumed.returncode == 0, resumed.stderr
+        check(out, federation)

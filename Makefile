@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: install demo test lint types browser bench-simulator soak tables clean
+.PHONY: install demo test lint types browser bench-simulator bench-federation bench-secure soak tables clean
 install: $(STAMP)
 
 # torch goes first and by itself: resolvers that choose it along with the rest fetch gigabytes of CUDA
@@ -35,6 +35,12 @@ types: install
 
 bench-simulator: install
 	$(BIN)/python benchmarks/simulator.py
+
+bench-secure: install
+	$(BIN)/python benchmarks/secure.py
+
+bench-federation: install
+	$(BIN)/python benchmarks/federation.py
 
 soak: install
 	$(BIN)/python -m pytest -m slow

@@ -27,7 +27,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.privacy.mechanism import Wire
 from fedsynth.rng import Rng
-from fedsynth.transport.agreement import Agreement, Cheated
+from fedsynth.transport.agreement import Aborted, Agreement, Cheated
 from fedsynth.transport.masking_client import Party, PartyRound
 from fedsynth.transport.masking_server import ServerRound
 from fedsynth.transport.primitives import Identity, digest
@@ -71,6 +71,8 @@ class MaskingSite:
         return self._answers[asked]
 
     def _answer(self, name: str, payload: bytes) -> bytes:
+        if name == "identity":
+            return self.identity.public
         if name == "advertise":
             self._answers.clear()
             self._begin(payload)
@@ -143,10 +145,13 @@ def _read_order(payload: bytes) -> tuple[int, str, list[str]]:
 
 @dataclass
 class MaskedLink:
-    """The server's half: a link to sites whose single messages stay hidden from it."""
+    """The server's half: a link to sites whose single messages stay hidden from it.
+
+    It asks the sites for their identities unless it is given them: sites trust those that they know themselves.
+    """
 
     remote: Remote
-    known: Mapping[str, bytes]
+    known: dict[str, bytes] = field(default_factory=dict)
     _round: ServerRound | None = field(default=None, init=False)
     _job: Job | None = field(default=None, init=False)
     _sites: list[str] = field(default_factory=list, init=False)
@@ -158,6 +163,7 @@ class MaskedLink:
         """Exchange keys and shares with the sites, then send them the work."""
         members = self.remote.roster.members.values()
         self._sites = [member.name for member in sorted(members, key=lambda member: member.first)]
+        self._introduce(state.version)
         self._count += 1
         number = self.remote.roster.session * _SESSION + self._count
         terms = _agreement(self.remote.run, number, job.wire, self._sites, self.known)
@@ -169,6 +175,18 @@ class MaskedLink:
         self._stage()
         self.remote.stage(self._version, "mask", self._named(self._round.requests()))
         self.remote.start(job, ids, state)
+
+    def _introduce(self, version: int) -> None:
+        """Learn who the sites are."""
+        unknown = [site for site in self._sites if site not in self.known]
+        if unknown:
+            self.known |= self.remote.stage(version, "identity", dict.fromkeys(unknown, b""))
+        missing = sorted(set(unknown) - set(self.known))
+        if missing:
+            raise Aborted(
+                f"{', '.join(missing)} did not say who they are: no masked sum without them in the first round; give "
+                "each site keys (fedsynth keys create, then [keys] folder in its site.toml)"
+            )
 
     def _named(self, requests: Mapping[int, bytes]) -> dict[str, bytes]:
         return {self._sites[number]: request for number, request in requests.items()}

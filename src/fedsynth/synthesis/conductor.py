@@ -20,9 +20,11 @@ from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.engines.channel import Channel
 from fedsynth.engines.job import Regroup, Tell
+from fedsynth.engines.masked import MaskedLink
 from fedsynth.engines.messages import Terms
 from fedsynth.engines.remote import Patience, Remote
 from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.chain import head_path
@@ -73,6 +75,7 @@ class _Run:
     regroup: threading.Event
     schema: Schema = field(init=False)
     remote: Remote = field(init=False)
+    link: Remote | MaskedLink = field(init=False)
     _sites: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +88,15 @@ class _Run:
             patience=patience,
             tell=self._news,
         )
+        self.link = self.remote
+
+    def _routed(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm over the link that its transport needs."""
+        if not algorithm.transport.needs_cohort:
+            return algorithm
+        masked = MaskedLink(self.remote)
+        self.link = masked
+        return masked.routed(algorithm)
 
     def finish(self) -> None:
         """Train to the end, release, and tell the sites that it is over."""
@@ -154,7 +166,8 @@ class _Run:
             )
             spent = [line.cost for line in self._earlier().lines()]
             algorithm, values = fit_budget(recipe, task, values, request.target, spent)
-        return Prepared(recipe, self.schema, None, algorithm, values, replace(request, arguments=values))
+        arguments = replace(request, arguments=values)
+        return Prepared(recipe, self.schema, None, self._routed(algorithm), values, arguments)
 
     def _return(self) -> Prepared:
         """The run as it was calibrated, for the clients that it began with."""
@@ -169,7 +182,8 @@ class _Run:
             trust=request.trust,
             transport=request.transport,
         )
-        return Prepared(recipe, self.schema, None, recipe.build(task, values), values, request)
+        algorithm = self._routed(recipe.build(task, values))
+        return Prepared(recipe, self.schema, None, algorithm, values, request)
 
     def _greet(self) -> None:
         for name in self.remote.roster.present:
@@ -187,7 +201,7 @@ class _Run:
     def _training(self, prepared: Prepared, rng: Rng) -> Training:
         purse = Purse(Ledger(self.place.ledger), self.asked["run"])
         self.tell(state="training", rounds=prepared.algorithm.rounds)
-        return Training(prepared, self.place, purse, rng, self._seen, link=self.remote)
+        return Training(prepared, self.place, purse, rng, self._seen, link=self.link)
 
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
         self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds)

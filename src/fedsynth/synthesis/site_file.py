@@ -15,6 +15,8 @@ transports = ["clear"]
 minimum_cohort = 3              # sites that must take part
 [state]
 folder = "fedsynth-state"       # private parts, secrets, ledger, audit log: back it up
+[keys]
+folder = "keys/this-site"       # from fedsynth keys create: needed for the transport secagg
 ```
 """
 
@@ -32,12 +34,15 @@ from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
+from fedsynth.engines.masked import masking
 from fedsynth.engines.site import Holding, Policy, Site
+from fedsynth.engines.site_run import Seal
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.participation import compose
 from fedsynth.synthesis.request import read_toml
+from fedsynth.transport.keys import IDENTITIES, IDENTITY, load_identities, load_identity
 from fedsynth.transport.registry import TRANSPORTS
 
 _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
@@ -50,6 +55,7 @@ _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
         "without_privacy": (bool,),
     },
     "state": {"folder": (str,)},
+    "keys": {"folder": (str,)},
     "compute": {"device": (str,)},
     "test": {"seed": (int,)},
 }
@@ -117,7 +123,18 @@ class SiteFile:
         """The site, ready to answer."""
         seed = self.keys.get("test", {}).get("seed")
         device = self.keys.get("compute", {}).get("device", "cpu")
-        return Site(self.holding(), self.policy, self.folder, compose, seed=seed, device=device)
+        seals = self.seals()
+        return Site(self.holding(), self.policy, self.folder, compose, seed=seed, device=device, seals=seals)
+
+    def seals(self) -> dict[str, Seal]:
+        """What this site can do to hide its messages, with the keys that it was given."""
+        place = self.keys.get("keys", {}).get("folder")
+        if place is None:
+            return {}
+        folder = self.path.parent / place
+        name, identity = load_identity(folder / IDENTITY)
+        known = load_identities(folder / IDENTITIES)
+        return {"secagg": masking(name, identity, known, max(2, self.policy.minimum_cohort))}
 
 
 def _unknown(keys: Mapping[str, Any]) -> list[str]:

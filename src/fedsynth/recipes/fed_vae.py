@@ -15,8 +15,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from fedsynth.errors import Incompatible
+from dp_accounting import GaussianDpEvent
+from torch import Tensor
+
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Schedule
+from fedsynth.federation.state import ServerState
+from fedsynth.federation.statistics import as_probabilities
 from fedsynth.models.label_image import LabelImageVAE
 from fedsynth.models.model import Layout, Model
 from fedsynth.models.per_class import PerClass, of_class
@@ -38,6 +45,7 @@ from fedsynth.recipes.settings import (
 )
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import balance_query, schedule_of
+from fedsynth.rng import Rng
 from fedsynth.training.plan import Phase
 from fedsynth.transport.registry import transport_named
 
@@ -123,7 +131,6 @@ def fed_vae(
     model = architecture.build(task)
     homes = {part: Home.SHARED if part in model.generative else Home.CLIENT for part in model.parts}
     schedule = schedule_of(task, rounds)
-    own = task.trust == "local"
     return Algorithm(
         name="fed_vae",
         model=model,
@@ -135,16 +142,61 @@ def fed_vae(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
-        balance=balance_query(
-            task,
-            "client",
-            privacy.noise_multiplier,
-            1.0 if own else schedule.expected / task.clients,
-            schedule.participations(rounds.rounds),
-            privacy.balance_share,
-        ),
+        balance=_balance(task, privacy, schedule, rounds.rounds, architecture.vaes == "separate"),
         report=privacy.report * privacy.clip,
     )
+
+
+@dataclass(frozen=True)
+class EveryClass:
+    """What separate VAEs learn from the balance: its probabilities, or that a class cannot be trained.
+
+    Only the noisy answer is looked at, which was paid for. A class that nobody holds would keep a decoder at its
+    random start, and make rows that look like data.
+    """
+
+    classes: tuple[str, ...]
+    noise: float  # standard deviation of each class's sum over all clients
+
+    def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
+        """The state with the balance; refused if a class is not above the noise."""
+        for name, weight in zip(self.classes, answer.tolist(), strict=True):
+            if weight <= 2 * self.noise:
+                about = f" (noise of {self.noise:.1f})" if self.noise else ""
+                raise BadInput(
+                    f"class {name!r}: its noisy weight over all clients is {weight:.1f}{about}: no client, or too few, "
+                    "hold records of it to train a VAE of its own; leave the class out of the schema, or set "
+                    "vaes=unified"
+                )
+        return state.with_balance(as_probabilities(answer))
+
+
+def _balance(
+    task: Task, privacy: ClientPrivacy, schedule: Schedule, rounds: int, separate: bool
+) -> Query | None:
+    """The question for the class balance; with separate VAEs, each class must turn up in the answer."""
+    own = task.trust == "local"
+    rate = 1.0 if own else schedule.expected / task.clients
+    turns = schedule.participations(rounds)
+    query = balance_query(task, "client", privacy.noise_multiplier, rate, turns, privacy.balance_share)
+    declared = task.schema.label_probabilities
+    if separate and declared is not None and min(declared) <= 0:
+        empty = task.schema.classes[declared.index(min(declared))]
+        raise Incompatible(
+            f"class {empty!r} has probability 0 in the schema: no records to train a VAE of its own; leave it out of "
+            "the categories, or set vaes=unified"
+        )
+    if query is None or not separate:
+        return query
+    spread = query_noise(query, task)
+    return replace(query, learn=EveryClass(task.schema.classes, spread))
+
+
+def query_noise(query: Query, task: Task) -> float:
+    """The standard deviation of the answer to a query of clip 1: where each client has its own, they add up."""
+    event = query.release.event if query.release else None
+    noise = event.noise_multiplier if isinstance(event, GaussianDpEvent) else 0.0
+    return float(noise) * (math.sqrt(task.clients) if task.trust == "local" else 1.0)
 
 
 def _plan(

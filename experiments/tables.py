@@ -23,6 +23,8 @@ def table(results: list[dict], classifier: str = "gradient boosting") -> str:
         return NONE_YET
     if results[0].get("layout") == "ranking":
         return ranking(results)
+    if results[0].get("layout") == "claims":
+        return claims(results)
     heads = [
         "rows to learn from",
         "protected",
@@ -72,6 +74,39 @@ def ranking(results: list[dict]) -> str:
     return text + "\n\n" + legend
 
 
+def claims(results: list[dict]) -> str:
+    """One measure of each row beside what its paper claims; what was done otherwise is told below, once."""
+    measure = results[0]["measure"]
+    beside = _score(results[0], measure)["detail"]
+    told = list(dict.fromkeys(text for result in results for text in result["deviations"]))
+    lines = [
+        ["rows to learn from", "protected", measure, "the paper", "otherwise", "seconds a run"],
+        ["---", "---", "---:", "---", "---", "---:"],
+        ["real rows", "nobody", _number(beside["train_on_real"], beside["train_on_real_spread"]), "", "", ""],
+    ]
+    for result in results:
+        marks = ", ".join(str(told.index(text) + 1) for text in result["deviations"])
+        seconds = f"{sum(result['seconds_training']) / result['runs']:.0f}"
+        cells = [result["title"], protected(result["privacy"]), _measured(result, measure), result["claim"]]
+        lines.append([*cells, marks, seconds])
+    text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    notes = "\n".join(f"{number}. {note}" for number, note in enumerate(told, 1))
+    return f"{text}\n\n{_measured_how(results)}\n\n{notes}".rstrip()
+
+
+def _measured_how(results: list[dict]) -> str:
+    data = results[0]["data"]
+    runs = " or ".join(map(str, sorted({result["runs"] for result in results})))
+    sets = " or ".join(map(str, sorted({result.get("sets", 1) for result in results})))
+    machines = "; ".join(sorted({f"{r['machine']['device']}, {r['machine']['cpu']}" for r in results}))
+    simulated = any(result["privacy"]["private"] and result["privacy"]["simulation"] for result in results)
+    seeded = " Seeded rows show the ε that the same run costs with the system's noise." if simulated else ""
+    return (
+        f"{data['train_rows']:,} training rows, {data['test_rows']:,} test rows; mean ± standard deviation over {runs} "
+        f"trainings, each the mean of {sets} synthetic tables with a classifier each.{seeded} Measured on {machines}."
+    )
+
+
 def _score(result: dict, name: str) -> dict:
     return next(score for score in result["scores"] if score["name"] == name)
 
@@ -116,7 +151,8 @@ def protected(privacy: dict) -> str:
     """Who is protected and how much, in a cell."""
     if not privacy["private"]:
         return "nobody"
-    return f"each {privacy['unit']}: ε = {privacy['epsilon']:.2f}, δ = {privacy['delta']:g}"
+    where = ", nobody trusted" if privacy.get("trust") == "local" else ""
+    return f"each {privacy['unit']}: ε = {privacy['epsilon']:,.2f}, δ = {privacy['delta']:g}{where}"
 
 
 def _legend(results: list[dict], classifier: str) -> str:

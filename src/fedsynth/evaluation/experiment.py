@@ -55,6 +55,8 @@ class Experiment:
     faithful: bool = True  # compare columns with the real ones too, which takes long where there are many
     train_rows: int | None = None
     classifiers: tuple[str, ...] = ("gradient boosting",)
+    layout: str = ""  # how tables show the row; "claims": one measure beside what a paper claims
+    measure: str = ""
     claim: str = ""
     deviations: tuple[str, ...] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
@@ -184,6 +186,8 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None 
         "row": experiment.row,
         "title": experiment.title or experiment.row,
         "order": experiment.order,
+        "layout": experiment.layout,
+        "measure": experiment.measure,
         "recipe": experiment.system,
         "data": {"name": experiment.data, "train_rows": len(train), "test_rows": len(test)},
         "clients": {"count": experiment.request.clients, "split": experiment.request.split},

@@ -53,7 +53,7 @@ def call(command: str) -> int:
 def test_the_commands_and_the_example_make_a_private_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_patients(tmp_path)
-    draft, check, run, sample, report, audit = COMMANDS
+    draft, check, run, sample, report, audit = COMMANDS[:6]  # what follows needs other machines
     assert audit.split()[2] in RECIPES
     run += " --rounds 3 --quiet"
     assert call(draft) == 0

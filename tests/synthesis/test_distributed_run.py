@@ -1,0 +1,33 @@
+"""A run without a trusted server, from rows to its statement."""
+
+import pytest
+
+from fedsynth.data.clients import clients_from
+from fedsynth.errors import BadInput
+from fedsynth.rng import Rng
+from fedsynth.synthesis.synthesizer import Synthesizer
+
+SMALL = {"hidden": (8,), "latent": 2}
+
+
+def fitted(recipe, schema, frame, **more):
+    given = {"epsilon": 20.0, "delta": 1e-3, "rounds": 1, **SMALL, **more}
+    raw = clients_from(frame.drop(columns="owner"), clients=6, rng=Rng(1))
+    return Synthesizer(recipe, schema.with_client(None), trust="distributed", **given).fit(raw)
+
+
+def test_a_client_level_run_states_whom_it_trusts_with_what(schema, frame):
+    made = fitted("dpd_fvae", schema, frame, threshold=5, colluders=1)
+    stated = made.privacy
+    assert stated.private and stated.trust == "distributed" and stated.adjacency == "zero-out"
+    assert "at least 5 of the 6 parties" in stated.text and "up to 1 parties" in stated.text
+    assert "against the server and everybody" in stated.text
+    assert {release["event"]["type"] for release in stated.releases} == {
+        "GaussianDpEvent", "PoissonSampledDpEvent"
+    }  # fmt: skip
+    assert len(made.sample(5)) == 5
+
+
+def test_records_over_sites_are_not_counted_for_a_trusted_server(schema, frame):
+    with pytest.raises(BadInput, match="declare a public number"):
+        fitted("site_vae", schema, frame)

@@ -139,7 +139,7 @@ class Federation:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 
-    def run(self, out: Path, *more: str, patience_s: float = 240.0) -> subprocess.CompletedProcess:
+    def run(self, out: Path, *more: str, patience_s: float = 600.0) -> subprocess.CompletedProcess:
         """Run the coordinator to its end."""
         return subprocess.run(
             self.run_words(out, *more),
@@ -151,7 +151,7 @@ class Federation:
 
     def resume(self, out: Path) -> subprocess.CompletedProcess:
         words = [*COMMAND, "run", "--out", str(out), "--resume"]
-        return subprocess.run(words, capture_output=True, text=True, timeout=240)
+        return subprocess.run(words, capture_output=True, text=True, timeout=600)
 
     def family(self, name: str) -> dict[str, list[psutil.Process]]:
         """The processes of a party: the watching one, the engine's, and that of a job."""

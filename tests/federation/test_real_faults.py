@@ -46,7 +46,7 @@ def test_a_killed_job_process_and_a_killed_coordinator_cost_no_result(federation
     out = tmp_path / "RUN"
     coordinator = federation.begin_run(out, "--rounds", "12")
     started = lambda: federation.server_run() not in (None, before)  # noqa: E731
-    until("the first round", lambda: started() and federation.rounds_done() >= 1, 120)
+    until("the first round", lambda: started() and federation.rounds_done() >= 1, 400)
     assert kill(federation, "bern", "job")
     done = federation.rounds_done()
     until(

@@ -8,6 +8,7 @@ from fedsynth.cli.federation import federation_installed
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import NotPrivate
+from fedsynth.privacy.chain import head_path
 from fedsynth.synthesis.folder import Folder, beside
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
@@ -63,15 +64,15 @@ def resume(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
     return Synthesizer.load(out)
 
 
-def _earlier(request: Request, schema: Schema) -> str:
+def _earlier(request: Request, schema: Schema) -> dict[str, str]:
     """The ledger beside a schema whose columns were paid for: the server adds it to the run's."""
     paid = [name for name, source in schema.provenance.items() if source == "paid"]
     if not paid:
-        return ""
+        return {}
     path = beside(request.schema or "")
-    if not path.is_file():
+    if not (path.is_file() and head_path(path).is_file()):
         raise NotPrivate(
             f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema ({path}); "
             "keep the two files together"
         )
-    return path.read_text()
+    return {"lines": path.read_text(), "head": head_path(path).read_text()}

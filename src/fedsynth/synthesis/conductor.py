@@ -39,6 +39,9 @@ from fedsynth.synthesis.release import release
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, check_claim
 
+_CAVEATS = (
+    "How many participants each site has was told to the server, and a site knows which of its own were drawn.",
+)
 _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
 
@@ -115,7 +118,9 @@ class _Run:
             self._greet()
             state = self._training(prepared, rng).resume_from(state)
         seeded = rng.reproducible or self.remote.seeded
-        generator, statement = release(prepared, Ledger(self.place.ledger), state, seeded=seeded)
+        generator, statement = release(
+            prepared, Ledger(self.place.ledger), state, seeded=seeded, caveats=_CAVEATS
+        )
         generator.save(self.place.generator)
         with replacing(self.place.privacy) as temporary:
             statement.save(temporary)
@@ -215,12 +220,14 @@ class _Run:
     def _earlier(self) -> Ledger:
         """What the schema cost, as the coordinator's ledger of it shows."""
         ledger = Ledger(None)
-        text = self.asked.get("earlier", "")
-        if text:
+        told = self.asked.get("earlier") or {}
+        if told:
             path = self.place.path.with_suffix(".earlier.jsonl")
-            path.write_text(text)
+            path.write_text(told["lines"])
+            head_path(path).write_text(told["head"])
             ledger.adopt(Ledger(path))
             path.unlink()
+            head_path(path).unlink()
         return ledger
 
     def _adopt_earlier(self) -> None:

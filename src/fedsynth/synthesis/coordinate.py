@@ -52,7 +52,7 @@ class Assignment:
     request: Mapping[str, Any]
     schema: Mapping[str, Any]
     round_s: float
-    earlier: str = ""  # the ledger of a schema that was paid for
+    earlier: Mapping[str, str] = field(default_factory=dict)  # the ledger of a schema that was paid for
     job: str = ""
 
     @classmethod
@@ -63,7 +63,7 @@ class Assignment:
         schema: Schema,
         minimum_sites: int,
         patience: Patience,
-        earlier: str = "",
+        earlier: Mapping[str, str],
     ) -> Assignment:
         """A run with a name of its own."""
         if not 1 <= minimum_sites <= len(kit.sites):

@@ -11,7 +11,7 @@ from fedsynth.synthesis.training import Prepared
 
 
 def release(
-    prepared: Prepared, ledger: Ledger, state: ServerState, *, seeded: bool
+    prepared: Prepared, ledger: Ledger, state: ServerState, *, seeded: bool, caveats: tuple[str, ...] = ()
 ) -> tuple[Generator, Statement]:
     """The generator and its statement; `seeded` if any noise of the run can be drawn again."""
     algorithm, request = prepared.algorithm, prepared.request
@@ -26,6 +26,6 @@ def release(
         unit=prepared.unit,
         seeded=seeded,
         inferred=prepared.schema.inferred(),
-        caveats=(*algorithm.caveats, *algorithm.transport.caveats),
+        caveats=(*algorithm.caveats, *algorithm.transport.caveats, *caveats),
     )
     return generator, told

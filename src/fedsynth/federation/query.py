@@ -21,6 +21,7 @@ from fedsynth.transport.transport import Transport
 if TYPE_CHECKING:
     from fedsynth.federation.state import ServerState
 
+_AT_ONCE = 2**23  # numbers in a stack of records' answers
 Learn = Callable[["ServerState", Tensor, Rng], "ServerState"]
 
 
@@ -83,10 +84,20 @@ class Query:
         if self.unit == "client":
             answers = self.statistic(data)
             return self.mechanism.privatize(answers, {}, rng.at("privatize"), ids), {}
-        rows = Padded(data.x.flatten(0, 1)[:, None], data.y.reshape(-1, 1), data.mask.reshape(-1, 1))
-        owners = np.repeat(ids, data.mask.shape[1])
-        answers = self.mechanism.privatize(self.statistic(rows), {}, rng.at("privatize"), owners)
-        return answers.reshape(*data.mask.shape, -1).sum(1, dtype=torch.float64), {}
+        at_once = max(1, _AT_ONCE // (self.dim * len(ids)))
+        total = torch.zeros(len(ids), self.dim, dtype=torch.float64, device=data.mask.device)
+        for start in range(0, data.mask.shape[1], at_once):
+            total += self._records(data, slice(start, start + at_once), ids, rng.at("privatize", start))
+        seal = getattr(self.mechanism, "seal", None)  # where the noise is a client's own, it is added once
+        return (total if seal is None else seal(total, rng.at("seal"), ids)), {}
+
+    def _records(self, data: Padded, part: slice, ids: np.ndarray, rng: Rng) -> Tensor:
+        """The sum of the clipped answers of some of each client's records, [clients, dim]."""
+        x, y, mask = data.x[:, part], data.y[:, part], data.mask[:, part]
+        rows = Padded(x.flatten(0, 1)[:, None], y.reshape(-1, 1), mask.reshape(-1, 1))
+        owners = np.repeat(ids, mask.shape[1])
+        answers = self.mechanism.privatize(self.statistic(rows), {}, rng, owners)
+        return answers.reshape(*mask.shape, -1).sum(1, dtype=torch.float64)
 
     def estimate(self, total: Tensor, rng: Rng) -> Tensor:
         """The noisy sum of all answers."""

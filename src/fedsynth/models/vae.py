@@ -145,7 +145,7 @@ class _ImageEncoder(nn.Module):
         return self.head(torch.cat([features.flatten(1), label], -1))
 
 
-class _ImageDecoder(nn.Module):
+class ImageDecoder(nn.Module):
     def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
         super().__init__()
         self.shape = (2 * width, side // 4, side // 4)
@@ -174,7 +174,7 @@ class ImageVAE:
     def parts(self) -> Mapping[str, nn.Module]:
         """Two strided convolutions down, two transposed ones up."""
         sizes = (self.channels, self.side, self.classes, self.latent, self.width)
-        return {"encoder": _ImageEncoder(*sizes), "decoder": _ImageDecoder(*sizes)}
+        return {"encoder": _ImageEncoder(*sizes), "decoder": ImageDecoder(*sizes)}
 
     @property
     def generative(self) -> tuple[str, ...]:

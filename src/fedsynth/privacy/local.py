@@ -58,3 +58,47 @@ class LocalGaussian:
     def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
         """The mean of messages that are private already."""
         return total / denominator, state
+
+
+@dataclass(frozen=True)
+class LocalRecords:
+    """Each client clips its records one by one and adds its own noise once, to their sum.
+
+    The client is trusted with its own records and nobody else is; what is protected is one record. `privatize` is
+    for rows of single records; `seal` makes the message out of a client's sum of them.
+
+    >>> LocalRecords(Clip(1.0), noise_multiplier=4.0).release.unit
+    'record'
+    """
+
+    clip: Clip
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        gaussian_event(self.noise_multiplier)
+
+    @property
+    def release(self) -> Release:
+        """One Gaussian release a client, in that client's own ledger."""
+        return Release("noisy sum of records", "record", "local", gaussian_event(self.noise_multiplier))
+
+    def wire(self, dim: int) -> Real:
+        """A real vector a client, as long as its records make it."""
+        return Real(dim)
+
+    def init(self) -> State:
+        """No state."""
+        return {}
+
+    def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """Records clipped and on the grid: not to be sent before they are summed and sealed."""
+        return self.clip.apply_on_grid(x).to(torch.float64)
+
+    def seal(self, sums: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The clients' sums with noise, which may leave."""
+        scale = self.noise_multiplier * self.clip.bound
+        return sums + client_noise(ids, sums.shape[1], scale, self.clip.step, rng, sums.device)
+
+    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
+        """The mean of messages that are private already."""
+        return total / denominator, state

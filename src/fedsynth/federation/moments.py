@@ -1,0 +1,170 @@
+"""Mean and covariance of each class from one noisy answer: what to ask, and what to believe of what comes back.
+
+The answer's noise is known, so each number is drawn towards what it has in common with the others by as much as the
+noise explains (empirical Bayes): class means towards the overall mean, correlations towards zero, the covariance of a
+class towards that of all classes. Many weak numbers then do no harm, and nothing has to be tuned to the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedsynth.data.clients import Padded
+
+_COUNT, _MEAN = 0.3, 1.0  # shares of a contribution that count and locate; the rest is for the covariance
+_LEAST_SHARE = 2e-3  # a class is taken to be no rarer
+Features = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """A class's share, mean and a factor whose square is its covariance."""
+
+    shares: Tensor  # [classes]
+    mean: Tensor  # [classes, numbers]
+    factor: Tensor  # [classes, numbers, rank]
+
+
+@dataclass(frozen=True)
+class RecordMoments:
+    """For each record: its class, its features and their products, about a public reference, in a vector near 1 long.
+
+    `radius` is how far records usually lie from the reference. A record that lies farther is scaled down with its own
+    count, which makes the moments weighted ones and leaves them means.
+    """
+
+    features: Features
+    numbers: int
+    classes: int
+    reference: Tensor
+    radius: float
+    about_mean: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many numbers describe a class."""
+        return 2 + self.numbers + self.numbers * (self.numbers + 1) // 2
+
+    def __call__(self, data: Padded) -> Tensor:
+        """[records, classes * width], of data with one row a unit."""
+        x = (self.features(data.x[:, 0]) - self.reference.to(data.x.device)) / self.radius
+        one = torch.full_like(x[:, :1], _COUNT)
+        each = torch.cat([one, one, _MEAN * x, _products(x[:, :, None] * x[:, None, :])], dim=1)
+        own = _indicator(data.y, data.mask, self.classes)[:, 0]
+        return (own[:, :, None] * each[:, None, :]).flatten(1)
+
+
+@dataclass(frozen=True)
+class ClientMoments:
+    """For each client: its shares of the classes, and the mean and scatter of each, as a vector of length 1.
+
+    The scatter is about the client's own means, which are private to it as everything else is. All clients weigh
+    the same; only ratios are read from the sum, so the scale that is lost does not matter.
+    """
+
+    features: Features
+    numbers: int
+    classes: int
+    reference: Tensor
+    radius: float
+    about_mean: bool = True
+
+    @property
+    def width(self) -> int:
+        """How many numbers describe a class."""
+        return 2 + self.numbers + self.numbers * (self.numbers + 1) // 2
+
+    def __call__(self, data: Padded) -> Tensor:
+        """[clients, classes * width]."""
+        x = (self.features(data.x) - self.reference.to(data.x.device)) / self.radius
+        own = _indicator(data.y, data.mask, self.classes)  # [clients, rows, classes]
+        rows = own.sum(1).clamp(min=1e-9)
+        total = own.sum((1, 2)).clamp(min=1)[:, None]
+        sums = own.transpose(1, 2) @ x
+        apart = x - (own[..., None] * (sums / rows[..., None])[:, None]).sum(2)
+        scatter = torch.stack(
+            [apart.mul(own[..., c : c + 1]).transpose(1, 2) @ apart for c in range(self.classes)], 1
+        )
+        counts = torch.stack([own.sum(1), (own.sum(1) - 1).clamp(min=0)], -1)
+        each = torch.cat([_COUNT * counts, _MEAN * sums, _products(scatter)], -1)
+        whole = (each / total[..., None]).flatten(1)
+        return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
+
+
+def _indicator(y: Tensor, mask: Tensor, classes: int) -> Tensor:
+    """Which class each row counts for, [..., classes]."""
+    same = y.clamp(0, classes - 1)[..., None] == torch.arange(classes, device=y.device)
+    return (same & mask[..., None]).to(torch.float32)
+
+
+def _products(matrix: Tensor) -> Tensor:
+    """The upper triangle as a vector of the same length (L2) as the symmetric matrix, [..., n (n + 1) / 2]."""
+    i, j = torch.triu_indices(matrix.shape[-1], matrix.shape[-1], device=matrix.device)
+    return matrix[..., i, j] * torch.where(i == j, 1.0, math.sqrt(2.0))
+
+
+def _matrix(products: Tensor, size: int) -> Tensor:
+    """The symmetric matrix back from its upper triangle."""
+    i, j = torch.triu_indices(size, size)
+    values = products / torch.where(i == j, 1.0, math.sqrt(2.0))
+    full = products.new_zeros(*products.shape[:-1], size, size)
+    full[..., i, j] = values
+    full[..., j, i] = values
+    return full
+
+
+def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: float, rank: int) -> Gaussians:
+    """What a noisy sum says of each class, where `noise` is the standard deviation of each of its numbers."""
+    size = statistic.numbers
+    per_class = answer.double().reshape(statistic.classes, -1)
+    units = per_class[:, 0].sum().clamp(min=1e-9) / _COUNT
+    per_class, level = per_class / units, noise / units
+    shares, loose = (per_class[:, :2] / _COUNT).clamp(min=_LEAST_SHARE).unbind(1)
+    mean = per_class[:, 2 : 2 + size] / _MEAN / shares[:, None]
+    mean = _shrunk_means(mean, shares, (level / _MEAN / shares.mean()) ** 2)
+    second = _matrix(per_class[:, 2 + size :] / loose[:, None], size)
+    if not statistic.about_mean:
+        second = second - mean[:, :, None] * mean[:, None, :]
+    factor = _factors(second, shares, (level / loose) ** 2 / 2, min(rank, size))
+    located = mean * statistic.radius + statistic.reference
+    return Gaussians((shares / shares.sum()).float(), located.float(), (factor * statistic.radius).float())
+
+
+def _shrunk_means(mean: Tensor, shares: Tensor, variance: Tensor) -> Tensor:
+    """Class means drawn to the overall mean, number by number, as far as noise explains their differences."""
+    overall = (mean * shares[:, None]).sum(0) / shares.sum()
+    apart = mean - overall
+    signal = (apart.square().mean(0) - variance).clamp(min=0)
+    signal = F.avg_pool1d(signal[None], 9, 1, 4, count_include_pad=False)[0]  # neighbors are alike
+    return overall + apart * signal / (signal + variance).clamp(min=1e-30)
+
+
+def _factors(second: Tensor, shares: Tensor, variance: Tensor, rank: int) -> Tensor:
+    """Factors of the class covariances [classes, numbers, rank], within the main directions of all classes."""
+    weights = (shares / shares.sum())[:, None, None]
+    pooled = _shrunk_correlations((second * weights).sum(0), (variance * weights[:, 0, 0] ** 2).sum())
+    values, vectors = torch.linalg.eigh(pooled)
+    main, axes = values.flip(0)[:rank].clamp(min=1e-9), vectors.flip(1)[:, :rank]
+    apart = axes.T @ (second - pooled) @ axes
+    size = torch.outer(main, main)
+    room = variance[:, None, None]
+    signal = ((apart.square() - room).sum() / (size.sum() * len(apart))).clamp(min=1e-12)
+    apart = apart * (signal * size / (signal * size + room))
+    values, vectors = torch.linalg.eigh(torch.diag(main) + apart)
+    return axes @ (vectors * values.clamp(min=0).sqrt()[:, None, :])
+
+
+def _shrunk_correlations(matrix: Tensor, variance: Tensor) -> Tensor:
+    """A covariance whose off-diagonal numbers are drawn to zero as far as noise explains them."""
+    diagonal = matrix.diagonal().clamp(min=1e-9)
+    size = torch.outer(diagonal, diagonal)
+    beside = matrix - torch.diag(matrix.diagonal())
+    off = size.sum() - size.diagonal().sum()
+    signal = ((beside.square().sum() - variance * beside.numel()) / off.clamp(min=1e-30)).clamp(min=1e-12)
+    return torch.diag(diagonal) + beside * (signal * size / (signal * size + variance))

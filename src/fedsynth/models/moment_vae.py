@@ -1,0 +1,148 @@
+"""A decoder that starts from each class's mean and covariance, and needs no encoder.
+
+An image is drawn as a Gaussian of its class in the lowest frequencies (the part `prior`, filled from a noisy answer of
+the clients), plus a correction by a small convolutional decoder that is trained. The latent code of an image is the
+posterior mean under the prior: it follows from that image and what has been released alone. So the gradient of a
+record depends on no other record, which an encoder trained on the same records would break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
+from fedsynth.models.spectrum import frequencies, picture, spectrum
+from fedsynth.models.vae import ImageDecoder, one_hot
+from fedsynth.rng import Rng
+
+_REST = 0.02  # variance of a pixel that the prior leaves to noise
+_USUAL_LOSS = 0.05  # of a pixel; larger losses are reported as this
+
+
+class Prior(nn.Module):
+    """The mean of each class, the factor of its covariance, and the way back from frequencies to the latent code.
+
+    The way back follows from the factor (`inverse`); it is kept beside it because it is needed for every record.
+    """
+
+    def __init__(self, classes: int, numbers: int, rank: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.empty(classes, numbers))
+        self.factor = nn.Parameter(torch.empty(classes, numbers, rank))
+        self.inverse = nn.Parameter(torch.empty(classes, rank, numbers))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Before anything is known: a grey picture with the usual falling spectrum."""
+        numbers, rank = self.factor.shape[1:]
+        with torch.no_grad():
+            self.mean.zero_()
+            self.factor.copy_(torch.eye(numbers, rank) / (1 + torch.arange(numbers)[:, None]).sqrt())
+            self.inverse.copy_(inverse(self.factor))
+
+
+def inverse(factor: Tensor) -> Tensor:
+    """What turns the frequencies of an image, less its class's mean, into the posterior mean of its latent code."""
+    inner = factor.transpose(1, 2) @ factor + _REST * torch.eye(factor.shape[2], device=factor.device)
+    return torch.linalg.solve(inner, factor.transpose(1, 2))
+
+
+class Correction(nn.Module):
+    """A convolutional decoder behind a gain that starts at zero: untrained, it changes nothing."""
+
+    def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.zeros(1))
+        self.decoder = ImageDecoder(channels, side, classes, latent, width)
+
+    def reset_parameters(self) -> None:
+        """Off; the layers inside start anew by themselves."""
+        nn.init.zeros_(self.gain)
+
+    def forward(self, latent: Tensor, label: Tensor) -> Tensor:
+        """What is added to the Gaussian's picture."""
+        return self.gain * cast(Tensor, self.decoder(latent, label))
+
+
+@dataclass(frozen=True)
+class MomentVAE:
+    """Class Gaussians in the `frequencies` lowest of a square image, corrected by a convolutional decoder."""
+
+    channels: int
+    side: int
+    classes: int
+    frequencies: int = 100
+    latent: int = 60
+    width: int = 8
+
+    @property
+    def numbers(self) -> int:
+        """How many frequencies an image has, over its channels."""
+        return self.channels * self.frequencies
+
+    @property
+    def groups(self) -> int:
+        """Classes, or one for all where there is no label."""
+        return max(1, self.classes)
+
+    @cached_property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """What the server fills in once, and what is trained."""
+        return {
+            "prior": Prior(self.groups, self.numbers, self.latent),
+            "decoder": Correction(self.channels, self.side, self.groups, self.latent, self.width),
+        }
+
+    @property
+    def generative(self) -> tuple[str, ...]:
+        """Both."""
+        return ("prior", "decoder")
+
+    @cached_property
+    def objectives(self) -> Mapping[str, Objective]:
+        """Squared error of the image that is made from an image's own latent code."""
+        return {"error": Objective(noise=(1,), bound=_USUAL_LOSS * self.channels * self.side**2)}
+
+    def features(self, images: Tensor) -> Tensor:
+        """The frequencies of images, the higher ones raised to about the size of the lower [..., numbers]."""
+        return spectrum(images, self.frequencies) * self.scale(images.device)
+
+    def scale(self, device: torch.device | None = None) -> Tensor:
+        """By how much `features` raises each frequency: in pictures they fall about so."""
+        each = 1 + frequencies(self.side, self.frequencies, device)
+        return (each / each[min(4, len(each) - 1)]).repeat(self.channels)
+
+    def latents(self, prior: Params, images: Tensor, label: Tensor) -> Tensor:
+        """The posterior mean of each image's latent code under its class's Gaussian, [rows, latent]."""
+        apart = spectrum(images, self.frequencies) - label @ prior["mean"]
+        return torch.einsum("rc,cln,rn->rl", label, prior["inverse"], apart)
+
+    def decode(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
+        """The images [rows, channels, side, side] that latent codes stand for; not cut to [0, 1]."""
+        prior = params["prior"]
+        numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
+        correction: Tensor = call(self.parts["decoder"], params["decoder"], latent, label)
+        return picture(numbers, self.channels, self.side) + correction
+
+    def _label(self, classes: Tensor) -> Tensor:
+        return one_hot(classes.clamp(0, self.groups - 1), self.groups)
+
+    def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
+        """Half the squared error, summed over pixels."""
+        x, label = batch["x"], self._label(batch["y"])
+        made = self.decode(params, self.latents(params["prior"], x, label), label)
+        return weighted_mean(0.5 * (made - x).square().flatten(1).sum(-1), batch["weight"])
+
+    def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
+        """Images in [0, 1] for the labels, [count, channels, side, side]."""
+        generator = rng.at("sample").torch_generator()
+        latent = torch.randn(len(labels), self.latent, generator=generator)
+        label = self._label(labels)
+        pieces = zip(latent.split(2000), label.split(2000), strict=True)
+        return torch.cat([self.decode(params, z, c).clamp(0, 1) for z, c in pieces])

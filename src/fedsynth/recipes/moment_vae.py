@@ -1,0 +1,171 @@
+"""A decoder that starts from noisy class moments and is corrected by federated rounds, for one client or one record.
+
+Most of the budget goes into one answer (the class moments), the rest into rounds that train a small decoder on what
+Gaussians cannot say. There is no encoder: a latent code follows from its image and what was released alone, so the
+record-level variant needs no trust in anything but each client's own noise (the sound alternative to the local
+DPD-fVAE of Pfitzner and Arnrich 2022, whose encoder breaks the guarantee).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.moments import ClientMoments, RecordMoments, gaussians
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Everyone, Schedule
+from fedsynth.federation.state import ServerState
+from fedsynth.federation.statistics import as_probabilities
+from fedsynth.models.model import layouts, total_size
+from fedsynth.models.moment_vae import MomentVAE, inverse
+from fedsynth.models.spectrum import middle
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.local import LocalGaussian, LocalRecords
+from fedsynth.privacy.mechanism import Mechanism
+from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, setting
+from fedsynth.recipes.task import Task
+from fedsynth.recipes.vae import client_mechanism, schedule_of
+from fedsynth.rng import Rng
+from fedsynth.training.plan import Phase
+from fedsynth.training.rule import DPSGD, Rule
+from fedsynth.transport.registry import transport_named
+
+_USUAL_DISTANCE = 0.2  # squared distance of an image's features from the reference, for each pixel
+HOMES = {"prior": Home.SERVER, "decoder": Home.SHARED}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is asked for before training, and how much of the budget that takes."""
+
+    frequencies: int = setting(100, "lowest frequencies of a channel that the moments are taken of", 4)
+    latent: int = setting(60, "numbers in the latent code: main directions of the classes' covariances", 1)
+    width: int = setting(4, "channels of the correcting decoder", 1)
+    start_share: float = setting(0.9, "share of the budget for the class moments", 0.01, 0.999)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class MomentPrivacy:
+    """Protection of one client or one record, as the run asks for."""
+
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
+    clip: float = setting(0.1, "largest L2 norm of a client's update, or of a record's gradient", 1e-12)
+    report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
+    batch_rate: float = setting(
+        0.5, "chance of each record to be in a round's batch (unit record)", 1e-6, 1.0
+    )
+    usual_records: int = setting(100, "about how many records a client has; scales a step (unit record)", 1)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Turns the noisy answer into the class balance and the model's prior."""
+
+    model: MomentVAE
+    statistic: RecordMoments | ClientMoments
+    noise: float
+
+    def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
+        """The state that knows the moments."""
+        found = gaussians(self.statistic, answer, self.noise, self.model.latent)
+        scale = self.model.scale()
+        factor = found.factor / scale[:, None]
+        named = {"mean": found.mean / scale, "factor": factor, "inverse": inverse(factor)}
+        prior = layouts(self.model)["prior"].join(named)
+        filled = ServerState(state.version, {**state.parts, "prior": prior}, state.memory, state.mechanism)
+        return filled.with_balance(as_probabilities(found.shares))
+
+
+def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Query:
+    """Ask for each class's share, mean and covariance at once."""
+    radius = math.sqrt(_USUAL_DISTANCE * model.channels * model.side**2)
+    reference = middle(model.channels, model.side, model.frequencies) * model.scale()
+    by_record = task.unit == "record"
+    kind = RecordMoments if by_record else ClientMoments
+    statistic = kind(model.features, model.numbers, model.groups, reference, radius)
+    mechanism: Mechanism = NoPrivacy()
+    noise = 0.0
+    if task.private:
+        bound = Clip(1.0)
+        local = (LocalRecords if by_record else LocalGaussian)(bound, noise_multiplier)
+        mechanism = local if task.trust == "local" else CentralGaussian(bound, noise_multiplier)
+        noise = noise_multiplier * (math.sqrt(task.clients) if task.trust == "local" else 1.0)
+    return Query(
+        "class moments",
+        statistic,
+        model.groups * statistic.width,
+        mechanism,
+        task.clients,
+        task.unit,
+        learn=Fill(model, statistic, noise),
+    )
+
+
+def moment_vae(
+    task: Task,
+    start: Start = Start(),
+    local: Local = Local(learning_rate=0.03),
+    rounds: Rounds = Rounds(rounds=10, rate=0.5, momentum=0.5),
+    privacy: MomentPrivacy = MomentPrivacy(),
+) -> Algorithm:
+    """Class Gaussians from one noisy answer, then a shared decoder that corrects them; no encoder anywhere.
+
+    For unit record each client runs DP-SGD on the decoder alone and pays for it in its own ledger; all clients take
+    part in every round, since nothing is gained by leaving some out.
+    """
+    if task.kind != "image":
+        raise Incompatible(f"kind={task.kind}: moment_vae makes images; use dpd_fvae for tables")
+    if task.unit == "record" and task.trust != "local":
+        raise Incompatible(f"trust={task.trust}: moment_vae protects records at each client; use trust=local")
+    channels, side = task.image
+    model = MomentVAE(
+        channels, side, task.classes, min(start.frequencies, side**2), start.latent, start.width
+    )
+    size = total_size(model, ["decoder"])
+    mechanism: Mechanism = NoPrivacy()
+    schedule: Schedule = schedule_of(task, rounds)
+    rule: Rule = local.rule
+    drawn = schedule.expected / task.clients if task.trust == "central" else 1.0
+    if task.private and task.unit == "record":
+        schedule, drawn = Everyone(task.clients), privacy.batch_rate
+        rule = DPSGD(
+            privacy.clip,
+            privacy.noise_multiplier,
+            privacy.batch_rate,
+            steps=1,
+            expected_batch=privacy.batch_rate * privacy.usual_records,
+            trust="local",
+            loss_bound=model.objectives["error"].bound,
+            report=privacy.report,
+        )
+    elif task.private:
+        asked = ClientPrivacy(privacy.noise_multiplier, privacy.clip, report=privacy.report)
+        mechanism = client_mechanism(task, asked, size)
+    # what the rounds are worth together as one answer, and the answer that is worth so much more
+    together = privacy.noise_multiplier / (drawn * math.sqrt(schedule.participations(rounds.rounds)))
+    answer = max(0.3, together * math.sqrt((1 - start.start_share) / start.start_share))
+    return Algorithm(
+        name="moment_vae",
+        model=model,
+        homes=HOMES,
+        plan=(Phase("error", {"decoder": local.build(task.kind)}, rule),),
+        mechanism=mechanism,
+        schedule=schedule,
+        server=rounds.build(),
+        rounds=rounds.rounds,
+        transport=transport_named(task.transport),
+        balance=moments_query(task, model, answer),
+        report=privacy.report * privacy.clip,
+    )

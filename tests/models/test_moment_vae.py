@@ -1,0 +1,64 @@
+"""A decoder that starts from class moments: its latent codes, its start, its sampling."""
+
+import torch
+
+from fedsynth.models.model import initialise, layouts
+from fedsynth.models.moment_vae import MomentVAE
+from fedsynth.models.spectrum import picture, spectrum
+from fedsynth.rng import Rng
+
+MODEL = MomentVAE(1, 8, 2, frequencies=12, latent=5, width=2)
+
+
+def params():
+    flat = initialise(MODEL, Rng(0))
+    return {name: layouts(MODEL)[name].split(value) for name, value in flat.items()}
+
+
+def batch(rows: int = 6):
+    draw = torch.Generator().manual_seed(0)
+    return {
+        "x": torch.rand(rows, 1, 8, 8, generator=draw),
+        "y": torch.arange(rows) % 2,
+        "weight": torch.ones(rows),
+    }
+
+
+def test_frequencies_and_back_is_the_identity_on_smooth_pictures():
+    numbers = torch.randn(3, 12, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(spectrum(picture(numbers, 1, 8), 12), numbers, atol=1e-5, rtol=0)
+
+
+def test_untrained_the_correction_changes_nothing():
+    named = params()
+    latent, label = torch.randn(4, 5), torch.eye(2)[[0, 1, 0, 1]]
+    made = MODEL.decode(named, latent, label)
+    numbers = label @ named["prior"]["mean"] + latent @ named["prior"]["factor"][0].T
+    torch.testing.assert_close(made, picture(numbers, 1, 8))
+
+
+def test_the_latent_code_of_a_record_depends_on_no_other_record():
+    named, rows = params(), batch()
+    label = torch.eye(2)[rows["y"]]
+    together = MODEL.latents(named["prior"], rows["x"], label)
+    alone = MODEL.latents(named["prior"], rows["x"][2:3], label[2:3])
+    torch.testing.assert_close(together[2:3], alone)
+
+
+def test_the_loss_weighs_rows_and_trains_the_gain():
+    named, rows = params(), batch()
+    gain = named["decoder"]["gain"].clone().requires_grad_()
+    loss = MODEL.loss(
+        "error", {**named, "decoder": {**named["decoder"], "gain": gain}}, rows, torch.zeros(6, 1)
+    )
+    (slope,) = torch.autograd.grad(loss, gain)
+    assert loss > 0 and slope.abs() > 0
+    rows["weight"][1:] = 0
+    first = MODEL.loss("error", named, rows, torch.zeros(6, 1))
+    only = {name: value[:1] for name, value in rows.items()}
+    torch.testing.assert_close(first, MODEL.loss("error", named, only, torch.zeros(1, 1)))
+
+
+def test_images_lie_between_black_and_white():
+    images = MODEL.sample(params(), torch.tensor([0, 1, 1]), Rng(1))
+    assert images.shape == (3, 1, 8, 8) and images.min() >= 0 and images.max() <= 1

@@ -179,6 +179,17 @@ def test_a_spent_budget_leaves_a_site_out_and_too_few_stop(world, tmp_path):
     assert not (world.run / "generator.safetensors").exists()
 
 
+def test_lost_rounds_that_sites_paid_for_end_a_run_early_and_not_never(world):
+    files = world.files(seed=None)
+    for left in (12, 12):  # each time a round is lost after the sites have paid for it
+        with pytest.raises(JobEnded):
+            world.conduct(world.channel(files, left), seed=None)
+    world.conduct(world.channel(files), seed=None)
+    told = json.loads((world.run / "privacy.json").read_text())
+    history = (world.run / "history.jsonl").read_text().splitlines()
+    assert told["private"] and told["epsilon"] <= 8 and 1 <= len(history) <= 4
+
+
 def test_what_the_schema_cost_is_in_the_run_s_ledger_first(world, tmp_path):
     earlier = Ledger(tmp_path / "schema.ledger.jsonl")
     earlier.append(GaussianDpEvent(20.0), what="bounds", holder="server", unit="client")

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.engines.channel import Channel
 from fedsynth.engines.job import Regroup, Tell
 from fedsynth.engines.masked import MaskedLink
 from fedsynth.engines.messages import Terms
-from fedsynth.engines.remote import Patience, Remote
+from fedsynth.engines.remote import Patience, Remote, TooFewSites
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round
@@ -109,14 +111,20 @@ class _Run:
         if state is None:
             rng = Rng(self.asked["request"].get("seed"))
             prepared, state = self._begin(rng)
-            state = self._training(prepared, rng).start_from(state)
+            work = self._training(prepared, rng).start_from
         else:
             prepared = self._return()
             rng = Rng(prepared.request.seed)
             self.remote.invite(self._terms(prepared))
             self.remote.begin(self._terms(prepared), prepared.algorithm, state)
             self._greet()
-            state = self._training(prepared, rng).resume_from(state)
+            work = self._training(prepared, rng).resume_from
+        try:
+            state = work(state)
+        except TooFewSites:
+            state = self._all_that_may_be()
+            if state is None:
+                raise
         seeded = rng.reproducible or self.remote.seeded
         generator, statement = release(
             prepared, Ledger(self.place.ledger), state, seeded=seeded, caveats=_CAVEATS
@@ -126,6 +134,17 @@ class _Run:
             statement.save(temporary)
         self.remote.close(state)  # after the result is safe: a site that knows it is over takes part no more
         self.place.finish()
+
+    def _all_that_may_be(self) -> ServerState | None:
+        """The last finished round, if no other can come: where rounds were lost, sites paid for them all the same.
+
+        Then so many sites refuse for good (their budget for this run is spent) that the rest are too few.
+        """
+        open_sites = [member for member in self.remote.roster.members.values() if not member.out]
+        state = self.place.restore(_Nobody())
+        if len(open_sites) >= self.asked["minimum_sites"] or state is None or state.version < 1:
+            return None
+        return state
 
     def _begin(self, rng: Rng) -> tuple[Prepared, ServerState]:
         """Ask the sites, calibrate to their number of clients, and write the first checkpoint."""
@@ -232,6 +251,16 @@ class _Run:
 
     def _adopt_earlier(self) -> None:
         Ledger(self.place.ledger).adopt(self._earlier())
+
+
+class _Nobody:
+    """Remembers nothing: for a look at the checkpoint's state alone."""
+
+    def index(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, index: dict[str, Tensor]) -> None:
+        pass
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsynth.errors import BadInput, Incompatible
-from fedsynth.privacy.distributed import Ring
+from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.privacy.mechanism import Real
 from fedsynth.rng import Rng
 from fedsynth.transport.he import Homomorphic, SealedSum
@@ -84,6 +84,17 @@ def test_clients_of_a_key_holder_seal_without_the_secret_key():
     client = Homomorphic(blind=False, keys=holder.key.shared).fitted(Real(DIM, reach=1.0), 4)
     message = client.rounded(drawn(1), Rng(0), np.arange(1))
     assert torch.equal(holder.open(Real(DIM), client.seal(message)), message[0])
+
+
+def test_a_sum_with_less_noise_than_was_accounted_is_not_opened():
+    wire = Ring(40, 16, parties=Parties(4, threshold=3))
+    made = Homomorphic(blind=False).fitted(wire, 4)
+    messages = torch.ones(3, 40, dtype=torch.int64)
+    total = made.absorb(wire, made.zero(wire), messages[:2], torch.ones(2))
+    with pytest.raises(NotPrivate, match="2 messages in the sum: the noise is shared out over at least 3"):
+        made.open(wire, total)
+    total = made.absorb(wire, total, messages[2:], torch.ones(1))
+    assert made.open(wire, total).tolist() == [3] * 40
 
 
 def test_one_client_more_than_stated_is_refused(blind):

@@ -14,6 +14,8 @@ from fedsynth.federation.server import Momentum, ServerAdam
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalGaussian
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.he import Homomorphic
@@ -78,6 +80,18 @@ def test_record_level_noise_in_the_plan_goes_over_sealed_sums(build, ten):
     assert [charge.release.unit for charge in sealed.charges()] == ["record"]
     expected, found = (shared(a, trained(a, ten["table"])) for a in (clear, sealed))
     assert float((expected - found).abs().max()) < 20 * step(sealed) + 1e-4
+
+
+def test_noise_shared_out_opens_the_same_sum_as_masks_do(ten, schema):
+    recipe = recipe_named("fvae")
+    values = recipe.values({"latent": 2, "hidden": (8,), "rounds": 3, "noise_multiplier": 1.0})
+    found = []
+    for transport in ("he-open", "secagg"):
+        task = Task(schema, 10, trust="distributed", transport=transport)
+        algorithm = recipe.build(task, values)
+        assert algorithm.transport.name == transport
+        found.append(shared(algorithm, trained(algorithm, ten["table"])))
+    assert torch.equal(*found)
 
 
 def test_chunks_change_nothing_of_a_sealed_run(build, ten):

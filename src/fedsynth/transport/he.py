@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.errors import BadInput, Incompatible
-from fedsynth.privacy.distributed import Ring
+from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.privacy.mechanism import Real, Wire
 from fedsynth.rng import Rng
 from fedsynth.transport.he_packing import PAPER, Approximate, Layout, Packed
@@ -92,6 +92,7 @@ class Homomorphic:
     least_bits: int = 16
     keys: Keys | None = None
     layout: Layout | None = None
+    parties: Parties | None = None  # over whom a mechanism shared its noise out
     needs_cohort: bool = False
 
     @property
@@ -103,7 +104,8 @@ class Homomorphic:
     def caveats(self) -> tuple[str, ...]:
         """What the key model does not protect against, for the statement."""
         who = _SHARED_KEY if self.blind else _HELD_KEY
-        return (who, *((_APPROXIMATE,) if self.approximate else ()), _QUERIES)
+        asked = () if self.parties else (_QUERIES,)
+        return (who, *((_APPROXIMATE,) if self.approximate else ()), *asked)
 
     def fitted(self, wire: Wire, clients: int) -> Homomorphic:
         """The same, laid out for sums of at most `clients` such messages; refuses what has no room."""
@@ -111,9 +113,11 @@ class Homomorphic:
             return self
         fixed = self.keys.parameters if self.keys else None
         if wire.kind == "ring":
-            bits = cast(Ring, wire).bits
-            made: Layout = Packed.planned(wire.dim, clients, ring_bits=bits, secret=self.blind, fixed=fixed)
-            return replace(self, layout=made)
+            ring = cast(Ring, wire)
+            made: Layout = Packed.planned(
+                wire.dim, clients, ring_bits=ring.bits, secret=self.blind, fixed=fixed
+            )
+            return replace(self, layout=made, parties=ring.parties)
         if cast(Real, wire).as_is:
             raise Incompatible(
                 f"{self.name} rounds messages at random, which can make them longer than the clip that noise added at "
@@ -180,6 +184,11 @@ class Homomorphic:
         if isinstance(total, bytes):
             sealed, total = total, SealedSum(layout)
             total.add(sealed, self.key.fingerprint)
+        if self.parties and total.count < self.parties.threshold:
+            raise NotPrivate(
+                f"{total.count} messages in the sum: the noise is shared out over at least {self.parties.threshold}; "
+                "the round must not be opened"
+            )
         if not total.count:
             return torch.zeros(0 if self.blind else layout.dim, dtype=torch.float64)
         slots = np.stack([self.key.open(one) for one in total.ciphertexts])

@@ -140,7 +140,7 @@ def _finite(name: str, array: np.ndarray) -> None:
 
 def _header(written: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(written, object_pairs_hook=_unique, parse_constant=_refuse)
+        header = json.loads(written, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise BadMessage(f"the header of a message cannot be read ({error})") from None
     expected = {"kind": str, "fields": dict, "tensors": list, "blob": int}
@@ -163,6 +163,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is no finite number")
+
+
+def _number(written: str) -> float:
+    return float(written) if math.isfinite(float(written)) else _refuse(written)
 
 
 def _read(header: dict[str, Any], body: memoryview) -> Envelope:

@@ -26,6 +26,7 @@ from fedsynth.synthesis.training import Watch
 
 _POLL_S = 0.3
 _LOOK_S = 5.0  # between two looks at who is connected
+_REGROUPS = 5  # times that a job is begun anew for the same site
 _TRIES = 5  # jobs in a row that may end without a finished round
 
 
@@ -109,6 +110,7 @@ class Coordinator:
     patience: Patience = field(default_factory=Patience)
     _version: int = field(default=0, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
+    _regrouped: dict[str, int] = field(default_factory=dict, init=False)
 
     def run(self) -> Folder:
         """Submit the run as often as it takes, and fetch the result."""
@@ -151,7 +153,7 @@ class Coordinator:
         if not (self.assignment.job and line.running(self.assignment.job)):
             self._gather(line)
             self._change(job=line.submit(self.assignment.asked))
-        job, seen, looked = self.assignment.job, 0, time.monotonic()
+        job, seen, looked, asked = self.assignment.job, 0, time.monotonic(), False
         while True:
             news = line.news(job, seen)
             if news is None:
@@ -172,9 +174,18 @@ class Coordinator:
                 raise Lost("a site came back")
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
-                if set(line.sites()) - set(news.get("members", line.sites())):
-                    line.regroup(job)
+                asked = asked or self._take_back(line, job, set(news.get("members", ())))
             time.sleep(_POLL_S)
+
+    def _take_back(self, line: Line, job: str, members: set[str]) -> bool:
+        """Have the job begin anew after this round if a site is connected that it does not know; whether it will."""
+        back = set(line.sites()) - members if members else set()
+        worth = {name for name in back if self._regrouped.get(name, 0) < _REGROUPS}
+        if worth:
+            self._regrouped |= {name: self._regrouped.get(name, 0) + 1 for name in worth}
+            self.say(f"{', '.join(sorted(worth))}: connected again; taken back in after this round")
+            line.regroup(job)
+        return bool(worth)
 
     def _gather(self, line: Line) -> None:
         """Wait for all sites, and go on with fewer if they are enough."""

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 import torch
 from dp_accounting import DpEvent, NonPrivateDpEvent
 
-from fedsynth.baselines.bayes_network import Network
 from fedsynth.baselines.codes import Codes
 from fedsynth.baselines.marginal_network import MarginalNetwork
 from fedsynth.data.clients import Clients
 from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.models.latent_classes import LatentClasses, fit_latent_classes
 from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.privacy.mechanism import Unit
@@ -30,14 +31,34 @@ from fedsynth.privacy.response import Views, best_view
 from fedsynth.rng import Rng
 
 _AT_ONCE = 2000  # clients
+_FITTING = 800  # steps of fitting latent classes
+
+
+class Codebook(Protocol):
+    """What draws rows of codes."""
+
+    def sample(self, rows: int, rng: Rng) -> np.ndarray:
+        """Codes [rows, columns]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A latent class model as a source of codes."""
+
+    model: LatentClasses
+
+    def sample(self, rows: int, rng: Rng) -> np.ndarray:
+        """Codes [rows, columns]."""
+        return self.model.sample(rows, rng.at("rows").torch_generator()).numpy()
 
 
 @dataclass(frozen=True)
 class TableNetwork:
-    """A network over the codes of a table."""
+    """A model of the codes of a table."""
 
     codes: Codes
-    network: Network
+    network: Codebook
 
     def sample(self, rows: int, rng: Rng) -> pd.DataFrame:
         """Synthetic rows."""
@@ -76,9 +97,13 @@ def pay(ledger: Ledger, name: str, clients: int, epsilon: float) -> None:
 
 @dataclass(frozen=True)
 class Calm:
-    """The settings: columns beside the label in a view (0: as many as tell most), and what makes an edge."""
+    """The settings: columns beside the label in a view (0: as many as tell most), and what makes an edge.
+
+    With `latent_classes`, so many of them are fitted in place of the network.
+    """
 
     columns: int = 0
+    latent_classes: int = 0
     surprise: float = 4.0
     bins: int = 8
     unit: Unit = "client"
@@ -103,6 +128,12 @@ class Calm:
         for ids in np.array_split(np.arange(len(clients)), max(1, len(clients) // _AT_ONCE)):
             messages = views.privatize(rows[ids], {}, rng.at("answers"), ids)
             total = wire.add(total, messages, torch.ones(len(ids)))
+        if self.latent_classes:
+            draw = rng.at("classes").torch_generator()
+            found = fit_latent_classes(
+                codes.sizes, *wire.pairs(total), self.latent_classes, bool(always), _FITTING, draw
+            )
+            return TableNetwork(codes, Classes(found))
         network = MarginalNetwork(
             codes.sizes,
             lambda first, second: wire.joint(total, first, second),

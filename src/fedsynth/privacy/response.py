@@ -122,6 +122,26 @@ class Answers:
             return np.full(block.shape, 1.0 / block.size)
         return (block - chance[first, second] / block.size) / weight[first, second]
 
+    def pairs(self, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All at once: distributions of columns [categories], of two columns, and the inverse variances of the latter.
+
+        Variances are those of randomized response if the two columns were independent; 0 stands for unknown, and
+        within a column.
+        """
+        counts, weight, chance = self._pieces(total)
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        size = np.asarray(self.sizes, dtype=np.float64)[owner]
+        worth, random = weight[np.ix_(owner, owner)], chance[np.ix_(owner, owner)]
+        cells = size[:, None] * size[None, :]
+        joint = (counts - random / cells) / np.maximum(worth, 1e-9)
+        own = np.maximum((np.diag(counts) - np.diag(random) / size) / np.maximum(np.diag(worth), 1e-9), 1e-4)
+        own /= np.bincount(owner, own)[owner]
+        honest = worth / np.maximum(worth + random, 1e-9)
+        told = honest * np.outer(own, own) + (1 - honest) / cells
+        known = (worth > 1) & (owner[:, None] != owner[None, :])
+        precision = np.where(known, worth / np.maximum(told * (1 - told), 1e-9), 0.0)
+        return tuple(torch.from_numpy(x).to(torch.float32) for x in (own, joint, precision))  # type: ignore[return-value]
+
     def answered(self, total: Tensor) -> np.ndarray:
         """For each two columns, of how many honest answers the estimate is worth, [columns, columns]."""
         return self._pieces(total)[1]

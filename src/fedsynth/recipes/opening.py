@@ -2,8 +2,8 @@
 
 Two sources of such rows. Uniform ones need the schema only (DP-Fed-WAE, section 5.2). Better ones come from an opening
 question to part of the clients, each of which answers for the label and a few columns by randomized response with its
-whole budget and then sits training out: the server learns each column's distribution by class, simulates rows with it
-(columns independent within a class) and trains on those. That is post-processing, so it costs nothing more.
+whole budget and then sits training out: from the distributions of every two columns the server learns a latent class
+model, simulates rows with it and trains on those. That is post-processing, so it costs nothing more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from fedsynth.data.clients import Padded
 from fedsynth.data.encode import Block
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
+from fedsynth.models.latent_classes import LatentClasses, fit_latent_classes
 from fedsynth.models.model import Batch, Model, layouts
 from fedsynth.models.wae import OBJECTIVE
 from fedsynth.privacy.response import Answers, Views
@@ -27,6 +27,7 @@ from fedsynth.rng import Rng
 
 _LEARNING_RATE = 2e-3
 _ROWS = 256  # in a batch of pre-training
+_FITTING = 800  # steps of fitting latent classes
 _BATCHES = 80  # of simulated rows, used again and again
 Simulate = Callable[[int, torch.Generator], Batch]
 
@@ -99,18 +100,17 @@ class UniformImages:
 
 @dataclass(frozen=True)
 class RowsByClass:
-    """Columns independent within a class: `chances` [classes, size] for each column, and the class balance."""
+    """Rows of a latent class model; the label is its last column, if there is one."""
 
     width: int
     blocks: tuple[Block, ...]
-    chances: tuple[Tensor, ...]
-    balance: Tensor
+    model: LatentClasses
 
     def __call__(self, rows: int, draw: torch.Generator) -> Batch:
         """A batch of encoded rows."""
-        y = torch.multinomial(self.balance, rows, replacement=True, generator=draw)
-        codes = [torch.multinomial(chance[y], 1, generator=draw)[:, 0] for chance in self.chances]
-        return _batch(codes, y, self.blocks, self.width)
+        codes = list(self.model.sample(rows, draw).unbind(1))
+        y = codes[-1] if len(codes) > len(self.blocks) else torch.zeros(rows, dtype=torch.int64)
+        return _batch(codes[: len(self.blocks)], y, self.blocks, self.width)
 
 
 def _batch(codes: list[Tensor], y: Tensor, blocks: tuple[Block, ...], width: int) -> Batch:
@@ -130,6 +130,7 @@ class Opening:
     blocks: tuple[Block, ...]
     classes: int
     steps: int
+    latent_classes: int = 8
 
     @cached_property
     def _wire(self) -> Answers:
@@ -142,22 +143,17 @@ class Opening:
         balance = as_probabilities(shares)
         if not self.views.drawn:
             return state.with_balance(balance)
-        chances = tuple(self._chances(answer, column) for column in range(len(self.blocks)))
-        simulate = RowsByClass(self.width, self.blocks, chances, balance)
+        draw = rng.at("classes").torch_generator()
+        learned = fit_latent_classes(
+            self.views.sizes,
+            *self._wire.pairs(answer),
+            self.latent_classes,
+            bool(self.classes),
+            _FITTING,
+            draw,
+        )
+        simulate = RowsByClass(self.width, self.blocks, learned)
         parts = pretrain(self.model, state.parts, simulate, self.steps, rng)
         return ServerState(
             state.version, {**state.parts, **parts}, state.memory, state.mechanism, balance.to(torch.float32)
         )
-
-    def _chances(self, answer: Tensor, column: int) -> Tensor:
-        """P(value | class) [classes, size] of a column; none so small that few honest answers could have missed it."""
-        label = len(self.views.sizes) - 1
-        other = label if self.classes else column
-        joint = self._wire.joint(answer, column, other)
-        joint = joint.reshape(-1, 1) if not self.classes else joint
-        worth = self._wire.answered(answer)[column, other]
-        shares = joint.sum(0, keepdims=True)
-        floor = 0.5 / max(1.0, worth)
-        joint = np.maximum(joint, floor * np.maximum(shares, 0.1))
-        chances = (joint / joint.sum(0, keepdims=True)).T
-        return torch.from_numpy(np.ascontiguousarray(chances)).to(torch.float32)

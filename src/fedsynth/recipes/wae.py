@@ -48,7 +48,7 @@ class WassersteinArchitecture:
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the table networks, from the row inwards", 1)
     width: int = setting(16, "channels of the first convolution, for images", 1)
     penalty: float = setting(1.0, "weight of the discrepancy between codes and prior (lambda)", 0.0)
-    label_weight: float = setting(10.0, "how many columns the label counts for in the loss", 0.0)
+    label_weight: float = setting(20.0, "how many columns the label counts for in the loss", 0.0)
     decode: str = setting("drawn", "drawn: values by their chance; likeliest: as in the paper")
 
     def __post_init__(self) -> None:
@@ -95,6 +95,7 @@ class Start:
         0.5, "share of clients that are asked for a few columns and do not train (0: none)", 0.0, 0.9
     )
     columns: int = setting(0, "columns asked of each, beside the label (0: as many as tell most)", 0)
+    latent_classes: int = setting(8, "classes of the mixture that is fitted to the answers", 1)
     pretraining: int = setting(2000, "steps on simulated rows before training", 0)
 
     def __post_init__(self) -> None:
@@ -172,7 +173,7 @@ def opening_of(task: Task, model: Model, start: Start, epsilon: float) -> tuple[
         task.clients,
         among=Rotation(task.clients, every),
         apart=True,
-        learn=Opening(model, views, width, blocks, task.classes, start.pretraining),
+        learn=Opening(model, views, width, blocks, task.classes, start.pretraining, start.latent_classes),
     )
     return query, every
 

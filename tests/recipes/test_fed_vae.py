@@ -9,10 +9,12 @@ from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Home
+from fedsynth.federation.state import ServerState
 from fedsynth.models.per_class import of_class
 from fedsynth.privacy.account import epsilon
 from fedsynth.privacy.clip import row_norms
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
+from fedsynth.recipes.fed_vae import EveryClass
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.synthesizer import Synthesizer
@@ -141,7 +143,7 @@ def test_a_class_with_no_records_at_any_client_is_refused(private):
     budget = {"epsilon": 8, "delta": 1e-5} if private else {"private": False}
     synthesizer = Synthesizer("fed_vae", SIGNAL, **SMALL, **budget)
     with pytest.raises(BadInput, match="class 'yes': its noisy weight.*vaes=unified"):
-        synthesizer.fit(clients_from(signals(100, loud=False), client_column="owner"))
+        synthesizer.fit(clients_from(signals(200, loud=False), client_column="owner"))
 
 
 def test_a_class_that_is_declared_empty_is_refused_before_anything_is_paid():
@@ -185,3 +187,11 @@ def _encoded(frame):
     from fedsynth.data.clients import encode_clients
 
     return encode_clients(clients_from(frame, client_column="owner"), SIGNAL)
+
+
+def test_noise_that_can_tell_nothing_refuses_nobody():
+    state, answer = ServerState(0, {}), torch.tensor([60.0, 1.0])
+    unsure = EveryClass(("no", "yes"), noise=30.0, telling=5.0)
+    assert unsure(state, answer, Rng(0)).balance.tolist() == pytest.approx([60 / 61, 1 / 61])
+    with pytest.raises(BadInput, match="class 'yes'"):
+        EveryClass(("no", "yes"), noise=3.0, telling=5.0)(state, answer, Rng(0))

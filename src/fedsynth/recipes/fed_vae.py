@@ -157,11 +157,12 @@ class EveryClass:
 
     classes: tuple[str, ...]
     noise: float  # standard deviation of each class's sum over all clients
+    telling: float  # noise above which even a class with a quarter of its even share might be missed
 
     def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
         """The state with the balance; refused if a class is not above the noise."""
         for name, weight in zip(self.classes, answer.tolist(), strict=True):
-            if weight <= 2 * self.noise:
+            if weight <= 2 * self.noise and self.noise <= self.telling:
                 about = f" (noise of {self.noise:.1f})" if self.noise else ""
                 raise BadInput(
                     f"class {name!r}: its noisy weight over all clients is {weight:.1f}{about}: no client, or too few, "
@@ -189,7 +190,7 @@ def _balance(
     if query is None or not separate:
         return query
     spread = query_noise(query, task)
-    return replace(query, learn=EveryClass(task.schema.classes, spread))
+    return replace(query, learn=EveryClass(task.schema.classes, spread, task.clients / (16 * task.classes)))
 
 
 def query_noise(query: Query, task: Task) -> float:

@@ -23,7 +23,7 @@ from fedsynth.engines.messages import (
     read,
     write,
 )
-from fedsynth.engines.remote import Patience, Remote
+from fedsynth.engines.remote import Remote
 from fedsynth.engines.site import Holding, Policy, Site
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.budget import Budget
@@ -321,7 +321,7 @@ def test_what_a_mechanism_keeps_secret_is_not_sent(schema, ten, tmp_path):
     channel = queue_of(sites)
     forward = channel.send
     channel.send = lambda name, payload: (sent.append(read(payload)), forward(name, payload))[1]
-    state = conducted(Remote(channel, "run", patience=Patience(2.0)), terms, banded(terms, schema))
+    state = conducted(Remote(channel, "run"), terms, banded(terms, schema))
     assert state.version == 3 and "sums" in state.mechanism
     names = {name for message in sent if isinstance(message, Work) for name in message.tensors}
     assert "mechanism/values" in names and not [name for name in names if "sums" in name]
@@ -337,7 +337,7 @@ def test_a_site_as_a_whole_is_one_client(schema, ten, tmp_path):
         for number, name in enumerate(("ada", "bern"))
     }  # fmt: skip
     terms = terms_for("dpd_fvae", schema, {**VALUES, "rate": 1.0}, clients=2)
-    remote = Remote(queue_of(sites), "run", patience=Patience(2.0))
+    remote = Remote(queue_of(sites), "run")
     state = conducted(remote, terms, compose(terms, schema))
     assert state.version == 3 and remote.roster.clients == 2
 

@@ -171,7 +171,10 @@ class Kit:
                     raise BadInput(f"{where} shows the certificate of {name!r}, not of the server")
                 # under TLS 1.3 a refused client certificate shows only when something is read
                 secured.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                secured.recv(1)
+                if not secured.recv(1):
+                    raise Unreachable(
+                        f"{where} hangs up without an answer: it is stopping, or refuses this kit's certificate"
+                    )
         except ssl.SSLCertVerificationError as error:
             raise BadInput(
                 f"{where} shows a certificate of another authority ({error.verify_message}); is this the right kit?"

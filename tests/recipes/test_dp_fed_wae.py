@@ -11,11 +11,15 @@ from fedsynth.federation.schedule import Clock
 from fedsynth.models.model import layouts
 from fedsynth.models.wae import OBJECTIVE
 from fedsynth.privacy import account
+from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.signds import SignDS
 from fedsynth.recipes.budget import Target, cost, fit_budget
 from fedsynth.recipes.opening import UniformRows, pretrain
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.wae import smallest_alpha
 from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 SMALL = {"latent": 2, "hidden": (8,), "pretraining": 5}
@@ -182,3 +186,54 @@ def test_the_statement_is_local_pure_and_of_the_client_that_spent_most(schema, f
     for line in synthesizer._ledger.lines():
         by_holder.setdefault(line.holder, []).append(line.event["epsilon"] * line.count)
     assert len(by_holder) == 40 and max(map(sum, by_holder.values())) <= 2.0 * (1 + 1e-12)
+
+
+def stopped_after(rounds, schema, frame, folder, seed=None):
+    """A run that stops after so many rounds, the synthesizer that can go on, and its clients."""
+
+    class Stop(Exception):
+        pass
+
+    def watch(done, epsilon, planned):
+        if done.version == rounds:
+            raise Stop
+
+    clients = clients_from(frame, client_column="owner")
+    asked = {"epsilon": 2.0, "delta": 1e-3, "trust": "local", "group": 4, "seed": seed, **SMALL}
+    with pytest.raises(Stop):
+        Synthesizer("dp_fed_wae", schema, **asked).fit(clients, folder=folder, watch=watch)
+    again = Synthesizer("dp_fed_wae", schema, **asked)
+    again.request = Request.from_toml(Folder(folder).read_recipe())
+    return again, clients
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(schema, frame, tmp_path):
+    again, clients = stopped_after(2, schema, frame, tmp_path / "stopped", seed=5)
+    resumed = again.resume(clients, tmp_path / "stopped").generator.parts["decoder"]
+    asked = {"epsilon": 2.0, "delta": 1e-3, "trust": "local", "group": 4, "seed": 5, **SMALL}
+    whole = Synthesizer("dp_fed_wae", schema, **asked).fit(clients, folder=tmp_path / "whole")
+    assert torch.equal(resumed, whole.generator.parts["decoder"])
+
+
+def test_a_turn_that_was_paid_for_and_lost_is_not_taken_again(schema, frame, tmp_path):
+    again, clients = stopped_after(2, schema, frame, tmp_path / "run")
+    ledger = Ledger(tmp_path / "run" / "ledger.jsonl")
+    event = account.EpsilonDeltaDpEvent(2.0)
+    lost = [str(client) for client in made(schema, group=4).schedule.start(Clock(2), Rng(1))]
+    ledger.append_all(
+        [Entry(event, f"{SignDS(1.0, 1).release.what}, round 3", who, trust="local") for who in lost]
+    )
+    finished = again.resume(clients, tmp_path / "run")
+    counts = {}
+    for line in Ledger(tmp_path / "run" / "ledger.jsonl").lines():
+        counts[line.holder] = counts.get(line.holder, 0) + line.count
+    assert set(counts.values()) == {1} and len(counts) == 40
+    assert finished.privacy.epsilon <= 2.0
+
+
+def test_answers_that_were_paid_for_and_lost_are_not_asked_for_again(schema, frame, tmp_path):
+    again, clients = stopped_after(1, schema, frame, tmp_path / "run")
+    for checkpoint in (tmp_path / "run").rglob("checkpoint*"):
+        checkpoint.unlink()
+    with pytest.raises(BudgetExhausted, match="cost them twice"):
+        again.resume(clients, tmp_path / "run")

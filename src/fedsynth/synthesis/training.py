@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -231,6 +231,8 @@ class Training:
     def resume_from(self, state: ServerState, store: ClientStore | None = None) -> ServerState:
         """Train on from this state, as the checkpoint had it."""
         assert self.folder is not None
+        if self._turns and not self.rng.reproducible:
+            state = self._past_lost_turns(state)
         self.folder.cut_history(state.version)
         self.history = self.folder.read_history()
         return self._train(state, store, self._affordable(state))
@@ -277,6 +279,25 @@ class Training:
         )
         return Meter(odometer, target.epsilon, version, rounds)
 
+    @property
+    def _turns(self) -> bool:
+        """Whether each client pays for itself and takes part in rounds that were fixed beforehand."""
+        algorithm = self.prepared.algorithm
+        own = all(charge.holder == "client" for charge in algorithm.charges())
+        return own and algorithm.schedule.participations(algorithm.rounds) < algorithm.rounds
+
+    def _past_lost_turns(self, state: ServerState) -> ServerState:
+        """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
+        lines = self.purse.ledger.lines()
+        asked = self.prepared.algorithm.balance
+        if state.balance is None and asked is not None and any(line.what == asked.what for line in lines):
+            raise BudgetExhausted(
+                f"{asked.what}: the ledger shows that clients answered, but the answers were lost; asking again would "
+                "cost them twice. Start a new run with other clients"
+            )
+        paid = max((_round_number(line.what) for line in lines), default=0)
+        return replace(state, version=max(state.version, paid))
+
     def _repeated(self, version: int) -> int:
         """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""
         numbers = [_round_number(line.what) for line in self.purse.ledger.lines()]
@@ -288,7 +309,7 @@ class Training:
         A seeded run repeats the very same noise, so a repeated round tells nobody anything new.
         """
         algorithm, target = self.prepared.algorithm, self.prepared.request.target
-        if target is None or self.rng.reproducible:
+        if target is None or self.rng.reproducible or self._turns:
             return algorithm.rounds
         spent = [line.cost for line in self.purse.ledger.lines()]
         waiting = [] if state.balance is not None else once(algorithm)

@@ -118,9 +118,9 @@ def names_of(site: str | None) -> tuple[str, ...]:
 POLICY = Policy(ample(), ("dpd_fvae",), ("clear",), minimum_cohort=1)
 
 
-def site_at(folder: Path, name: str, trust: str) -> Site:
+def site_at(folder: Path, name: str, trust: str, seed: int | None = SEED) -> Site:
     holding = Holding(DATA[name], names_of(name), SCHEMA)
-    return Site(holding, POLICY, folder / name, lambda terms, schema: ALGORITHMS[trust][1], seed=SEED)
+    return Site(holding, POLICY, folder / name, lambda terms, schema: ALGORITHMS[trust][1], seed=seed)
 
 
 class FailingDisk:
@@ -224,15 +224,20 @@ def reference(witness: Witness, trust: str):
     return run(algorithm, link, state, rng, free, free, ROUNDS)
 
 
-def play(seed: int, folder: Path, faults: Faults, trust: str, disk: tuple[float, float]) -> Witness:
-    """Play one schedule to its end: the server is started again whenever it died or gave up."""
+def play(
+    seed: int, folder: Path, faults: Faults, trust: str, disk: tuple[float, float], noise: int | None = SEED
+) -> Witness:
+    """Play one schedule to its end: the server is started again whenever it died or gave up.
+
+    `noise` seeds the sites; None takes the system's, which can never be drawn again.
+    """
     random = Random(seed)
     witness = Witness(None, {}, None, [], 0, Ledger(None))
     failing = FailingDisk(random, *disk)
 
     def started(name):
         def start():
-            witness.sites[name] = site_at(folder, name, trust)
+            witness.sites[name] = site_at(folder, name, trust, noise)
             return (
                 failing.around(witness.sites[name].handle)
                 if network.now() < faults.until_s

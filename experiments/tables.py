@@ -25,6 +25,8 @@ def table(results: list[dict], classifier: str = "gradient boosting") -> str:
         return ranking(results)
     if results[0].get("layout") == "claims":
         return claims(results)
+    if results[0].get("layout") == "local":
+        return local(results)
     heads = [
         "rows to learn from",
         "protected",
@@ -92,6 +94,40 @@ def claims(results: list[dict]) -> str:
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     notes = "\n".join(f"{number}. {note}" for number, note in enumerate(told, 1))
     return f"{text}\n\n{_measured_how(results)}\n\n{notes}".rstrip()
+
+
+LOCAL = {  # as DP-Fed-WAE scores, and a short head
+    "neural network: accuracy": "NN ↑",
+    "random forest: accuracy": "RF ↑",
+    "2-way marginals: average variation distance": "2-way AVD ↓",
+    "4-way marginals: average variation distance": "4-way AVD ↓",
+    "6-way marginals: average variation distance": "6-way AVD ↓",
+    "correlation matrix distance": "CMD ↓",
+}
+
+
+def local(results: list[dict]) -> str:
+    """Systems of local privacy side by side: what classifiers learn, marginals, and what the paper says."""
+    told = list(dict.fromkeys(text for result in results for text in result["deviations"]))
+    heads = ["system", "clients", "protected", *LOCAL.values(), "the paper", "otherwise", "seconds a run"]
+    lines = [heads, ["---", "---:", "---", *["---:"] * len(LOCAL), "---", "---", "---:"]]
+    for result in results:
+        marks = ", ".join(str(told.index(text) + 1) for text in result["deviations"])
+        seconds = f"{sum(result['seconds_training']) / result['runs']:.0f}"
+        scores = [_measured(result, name) for name in LOCAL]
+        clients = f"{result['clients']['count']:,}"
+        cells = [result["title"], clients, protected(result["privacy"]), *scores, result["claim"]]
+        lines.append([*cells, marks, seconds])
+    text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    notes = "\n".join(f"{number}. {note}" for number, note in enumerate(told, 1))
+    runs = " or ".join(map(str, sorted({result["runs"] for result in results})))
+    machines = "; ".join(sorted({f"{r['machine']['cores']} cores of {r['machine']['cpu']}" for r in results}))
+    data = results[0]["data"]
+    how = (
+        f"{runs} trainings a row (± standard deviation where there are several), {data['synthetic_rows']:,} synthetic "
+        f"rows each, {data['test_rows']:,} test rows; ↑ higher is better, ↓ lower. Measured on {machines}."
+    )
+    return f"{text}\n\n{how}\n\n{notes}".rstrip()
 
 
 def _measured_how(results: list[dict]) -> str:

@@ -76,3 +76,51 @@ def test_the_tables_in_the_pages_are_those_of_the_results(tables):
         front = (ROOT / "README.md").read_text()
         if f"results:{folder.name} " in front:
             assert tables.fill(front, folder.name, expected) == front, "run make tables"
+
+
+def test_local_systems_show_the_papers_scores_beside_its_claim(tables):
+    names = list(tables.LOCAL)
+    scores = [
+        {"name": name, "value": 0.1 * place, "spread": None, "detail": {}, "failed": None}
+        for place, name in enumerate(names)
+    ]
+    row = {
+        "title": "CALM",
+        "order": 1,
+        "layout": "local",
+        "scores": scores,
+        "runs": 2,
+        "clients": {"count": 50_000},
+        "data": {"synthetic_rows": 20_000, "test_rows": 16_281},
+        "privacy": {"private": True, "unit": "client", "trust": "local", "epsilon": 8.0, "delta": 1e-9},
+        "claim": "NN .815",
+        "deviations": ["each person once"],
+        "seconds_training": [10.0, 20.0],
+        "machine": {"cores": 2, "cpu": "a processor"},
+    }
+    text = tables.table([row])
+    assert "| CALM | 50,000 | each client: ε = 8.00, δ = 1e-09, nobody trusted | 0.000 | 0.100 |" in text
+    assert "| NN .815 | 1 | 15 |" in text and "1. each person once" in text
+
+
+def test_a_claim_stands_beside_what_was_measured_and_what_was_done_otherwise_below(tables):
+    rows = [
+        {
+            **result(title, order, value, epsilon),
+            "layout": "claims",
+            "measure": "gradient boosting: auc",
+            "claim": f"paper: {order}",
+            "deviations": ["fewer rounds", *told],
+            "sets": 5,
+        }
+        for title, order, value, epsilon, told in (
+            ("open", 1, 0.9, None, []),
+            ("local", 2, 0.6, 12345.678, ["own split"]),
+        )
+    ]
+    rows[1]["privacy"]["trust"] = "local"
+    lines = tables.table(rows).splitlines()
+    assert lines[2].startswith("| real rows | nobody | 0.873 ± 0.001 |")
+    assert "| open | nobody | 0.900 ± 0.002 | paper: 1 | 1 | 11 |" in lines
+    assert "ε = 12,345.68, δ = 1e-05, nobody trusted | 0.600 ± 0.002 | paper: 2 | 1, 2 | 11 |" in lines[4]
+    assert lines[-2:] == ["1. fewer rounds", "2. own split"]

@@ -1,4 +1,4 @@
-"""A federation of real processes on 127.0.0.1: the server, the sites and the coordinator, each by its command."""
+"""A federation of real processes on 127.0.0.1: a server, sites and a coordinator."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import tomli_w
 
 from fedsynth.engines.nvflare_kits import Kit, create
 from fedsynth.engines.nvflare_node import running
+from fedsynth.synthesis.attendant import SITE_FILE
 
 SITES = ("ada", "bern", "cern")
 SCHEMA = {
@@ -100,21 +101,14 @@ class Federation:
         return self.kits / "server" if name == "server" else self.kits / "sites" / name
 
     def start(self, *names: str) -> None:
-        """Start the server or sites, each as people do."""
+        """Start the server or sites: what their commands become when all is checked (test_real_try runs those)."""
         for name in names:
-            if name == "server":
-                words = ["federation", "serve", str(self.kit(name))]
-            else:
-                words = [
-                    "site",
-                    "start",
-                    str(self.kit(name)),
-                    "--config",
-                    str(self.folder / name / "site.toml"),
-                ]
+            role = "server" if name == "server" else "site"
+            words = ["-m", "fedsynth.engines.nvflare_node", str(self.kit(name)), role, "127.0.0.1"]
+            own = {SITE_FILE: str(self.folder / name / "site.toml"), "OMP_NUM_THREADS": "1"}
             log = (self.folder / f"{name}.log").open("ab")
             self.processes[name] = subprocess.Popen(
-                [*COMMAND, *words], stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
+                [sys.executable, *words], stdout=log, stderr=log, env={**os.environ, **own}
             )
 
     def start_all(self) -> None:

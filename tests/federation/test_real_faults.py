@@ -73,12 +73,12 @@ def test_each_process_may_be_killed_in_the_middle(federation: Federation, tmp_pa
     before = federation.server_run()
     out = tmp_path / "RUN"
     coordinator = federation.begin_run(out, "--rounds", "20", "--round-timeout", "20")
-    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2, 180)
+    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2, 600)
     assert kill(federation, party, which)
     if which == "watch":
         federation.processes[party].wait()
         federation.start(party)
-    assert coordinator.wait(400) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]
+    assert coordinator.wait(900) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]
     check(out, federation)
 
 

@@ -150,6 +150,12 @@ def aims(results: list[Result]) -> list[str]:
     return [*lines, *(f"| {aim} | {found} | {'yes' if met else 'no'} |" for aim, found, met in checks)]
 
 
+def unfinished(results: list[Result]) -> list[str]:
+    """What a page says that was written before its run was over."""
+    done, planned = len(results), len(cases())
+    return [] if done == planned else ["", f"**Unfinished: {done} of {planned} cases; run it to its end.**"]
+
+
 def report(found: Result) -> list[str]:
     about, results = found["machine"], found["results"]
     loads = [result["load"] for result in results]
@@ -159,6 +165,7 @@ def report(found: Result) -> list[str]:
         f"{about['cpu']}, {about['cores']} cores; Python {about['python']}, TenSEAL {about['versions']['tenseal']}, "
         f"cryptography {about['versions']['cryptography']}; fedsynth at {about['commit']}, {about['date']}. "
         f"Load average while it ran: {min(loads)} to {max(loads)}. Written by `make bench-secure`.",
+        *unfinished(results),
         *aims(results),
     ]
     for dim in SIZES:

@@ -19,6 +19,7 @@ from fedsynth.recipes.gan import dp_fedavg_gan
 from fedsynth.recipes.language import dp_fedavg_lm
 from fedsynth.recipes.moment_vae import moment_vae
 from fedsynth.recipes.record_distributed import site_vae
+from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_record, fvae_record
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.wae import dp_fed_wae
 
@@ -161,6 +162,9 @@ RECIPES: dict[str, Recipe] = {
         Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
         Recipe("fvae", vae.fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
+        Recipe("fvae_record", fvae_record, (("record", "local"),)),
+        Recipe("dpd_fvae_record", dpd_fvae_record, (("record", "local"),)),
+        Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),)),
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
         Recipe("site_vae", site_vae, (("record", "distributed"),)),
         Recipe("fed_vae", fed_vae, CLIENT_LEVEL),

@@ -146,7 +146,8 @@ class DPSGD:
     Batches are true Poisson samples and the denominator is the expected batch size, whoever turned up. The
     guarantee is for one record, and it holds only if every part that sees the record is among the trained ones,
     or frozen, or public (a part trained on the same records without noise breaks it).
-    `report` is the share of the clip that carries the loss, so that the loss shown is private too.
+    `report` is the share of the clip that carries the loss, so that the loss shown is private too. Where the guarantee
+    does not hold, `claimed` is False, and what is released counts as unprotected whatever its noise.
     """
 
     clip: float
@@ -158,10 +159,14 @@ class DPSGD:
     loss_bound: float = 100.0
     report: float = 0.1
     unit: Literal["record"] = "record"
+    claimed: bool = True
 
     @property
     def release(self) -> Release | None:
         """One Poisson-sampled Gaussian for each step."""
+        if not self.claimed:
+            what = "noisy gradients that an unprotected part has shaped"
+            return Release(what, "record", self.trust, NonPrivateDpEvent(), self.steps)
         if self.noise_multiplier == 0:
             return Release("gradients without noise", "record", self.trust, NonPrivateDpEvent())
         event = PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.noise_multiplier))

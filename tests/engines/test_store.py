@@ -78,3 +78,22 @@ def test_nothing_to_remember_costs_nothing(store):
     store.write(np.array([1]), {})
     store.commit()
     assert store.read(np.array([1]), {}) == {}
+
+
+def test_what_waits_survives_a_restart_and_is_kept_or_forgotten_by_client(tmp_path):
+    blank = {"x": torch.zeros(2)}
+    store = ClientStore(tmp_path / "clients.bin")
+    ids = np.arange(3)
+    store.write(ids, {"x": torch.ones(3, 2)})
+    store.commit()
+    store.write(ids, {"x": torch.full((3, 2), 2.0)})
+    store.sync()
+    index = {**store.index(), **store.waiting()}
+    store.close()
+    again = ClientStore(tmp_path / "clients.bin")
+    again.restore(index)
+    again.commit(np.array([0]))
+    again.discard(np.array([1]))
+    assert again.read(ids, blank)["x"][:, 0].tolist() == [2.0, 1.0, 2.0]  # 2 still waits
+    again.discard()
+    assert again.read(ids, blank)["x"][:, 0].tolist() == [2.0, 1.0, 1.0]

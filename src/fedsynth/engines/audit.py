@@ -14,11 +14,14 @@ class Audit:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        contents = chain.read(path)
-        self._count, self._last = len(contents.lines), chain.FIRST
-        if contents.lines:
-            self._last = str(contents.lines[-1].get("hash"))
-        self._size = contents.size
+        self._count, self._last, self._size = 0, chain.FIRST, 0
+        self._look()
+
+    def _look(self) -> None:
+        """Where the log ends on disk."""
+        contents = chain.read(self.path)
+        self._count, self._size = len(contents.lines), contents.size
+        self._last = str(contents.lines[-1].get("hash")) if contents.lines else chain.FIRST
 
     def note(self, what: str, **details: Any) -> None:
         """Write a line; it survives a power cut once this returns."""
@@ -31,10 +34,11 @@ class Audit:
     def _mend(self) -> None:
         """Finish or cut off a line that a crash or a full disk left unfinished."""
         if self.path.exists() and self.path.stat().st_size != self._size:
+            self._look()
             contents = chain.read(self.path)
             if contents.torn:
-                chain.finish_torn(self.path, contents, len(contents.lines), self._last)
-            self.__init__(self.path)  # type: ignore[misc]
+                chain.finish_torn(self.path, contents, self._count, self._last)
+                self._look()
 
     def lines(self) -> list[dict[str, Any]]:
         """All that was noted."""

@@ -41,19 +41,3 @@ class Link(Protocol):
     def commit(self, state: ServerState) -> None:
         """The server has stepped to this state: what clients remember of the round is now valid."""
         ...
-
-
-class LastingLink(Link, Protocol):
-    """A link whose clients outlive the server's process."""
-
-    def index(self) -> dict[str, Tensor]:
-        """What must be written down with the server's state, so that `restore` can go back to it."""
-        ...
-
-    def restore(self, index: dict[str, Tensor]) -> None:
-        """Go back to a checkpoint: what happened since never did."""
-        ...
-
-    def close(self, state: ServerState) -> None:
-        """The run is over and its last state is on disk."""
-        ...

@@ -49,7 +49,9 @@ def ledger_epsilon(path, unit="client"):
     return Ledger(path / "ledger.jsonl").epsilon(1e-3, unit=unit)
 
 
-@pytest.mark.parametrize(("recipe", "after"), [("central_vae", 2), ("fvae", 2), ("dpd_fvae", 1)])
+@pytest.mark.parametrize(
+    ("recipe", "after"), [("central_vae", 2), ("fvae", 2), ("dpd_fvae", 1), ("fed_vae", 2)]
+)
 def test_a_resumed_run_equals_one_straight_through_to_the_bit(recipe, after, schema, owners, tmp_path):
     straight = Synthesizer(recipe, schema, **BUDGET, **SMALL, seed=5).fit(owners, folder=tmp_path / "a")
     stopped(recipe, schema, owners, tmp_path / "b", after, seed=5)

@@ -159,6 +159,17 @@ def test_a_job_stops_after_a_round_to_let_a_site_come_back(world):
     assert [line["version"] for line in world.lines] == [1, 2, 3, 4]
 
 
+def test_a_job_whose_memory_grows_makes_way_for_the_next(world, monkeypatch):
+    grown = iter(range(2**30, 2**40, 100 * 2**20))
+    monkeypatch.setattr("fedsynth.synthesis.conductor.resident_bytes", lambda: next(grown))
+    files = world.files()
+    with pytest.raises(Regroup):
+        world.conduct(world.channel(files))
+    assert [line["version"] for line in world.lines] == [1, 2, 3]
+    world.conduct(world.channel(files))
+    assert [line["version"] for line in world.lines] == [1, 2, 3, 4]
+
+
 def test_the_run_is_calibrated_to_the_sites_that_agree(world, tmp_path):
     files = world.files()
     site_file(tmp_path / "cern", 2, recipes=("fvae",))

@@ -7,6 +7,7 @@ next one continues from the last finished round.
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import threading
 import time
@@ -44,6 +45,9 @@ from fedsynth.synthesis.training import Prepared, Training, check_claim
 _CAVEATS = (
     "How many participants each site has was told to the server, and a site knows which of its own were drawn.",
 )
+_GROWTH = (
+    150 * 2**20
+)  # bytes: the engine's memory grows a little with each message, so a long run takes several jobs
 _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
 
@@ -82,6 +86,7 @@ class _Run:
     remote: Remote = field(init=False)
     link: Remote | MaskedLink = field(init=False)
     _sites: dict[str, str] = field(default_factory=dict, init=False)
+    _held: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.schema = Schema.from_dict(dict(self.asked["schema"]))
@@ -229,7 +234,9 @@ class _Run:
 
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
         self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds)
-        if self.regroup.is_set():
+        held = resident_bytes()
+        self._held = self._held or held
+        if self.regroup.is_set() or (held - self._held > _GROWTH and done.version < rounds):
             raise Regroup
 
     def _news(self, site: str, version: int, what: str) -> None:
@@ -251,6 +258,15 @@ class _Run:
 
     def _adopt_earlier(self) -> None:
         Ledger(self.place.ledger).adopt(self._earlier())
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class _Nobody:

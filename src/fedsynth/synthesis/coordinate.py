@@ -171,7 +171,7 @@ class Coordinator:
                 raise FedsynthError(news["error"])
             if news["state"] == "regrouping":
                 self._await_end(line, job)
-                raise Lost("a site came back")
+                raise Lost("the job is begun anew, for a site that came back or for its memory")
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
                 asked = asked or self._take_back(line, job, set(news.get("members", ())))

@@ -195,3 +195,21 @@ def test_noise_that_can_tell_nothing_refuses_nobody():
     assert unsure(state, answer, Rng(0)).balance.tolist() == pytest.approx([60 / 61, 1 / 61])
     with pytest.raises(BadInput, match="class 'yes'"):
         EveryClass(("no", "yes"), noise=3.0, telling=5.0)(state, answer, Rng(0))
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+@pytest.mark.parametrize("settings", [{}, {"vaes": "unified"}, {"decoder": "dense"}], ids=str)
+def test_clients_in_one_chunk_are_clients_one_by_one(trust, settings):
+    held, ids = _encoded(signals()), np.arange(4)
+    made = algorithm(RECIPE.task(SIGNAL, 20, trust=trust), encoder_optimizer="sgd", **settings)
+    state = made.init(Rng(0))
+
+    def messages(chunk):
+        sent = []
+        for start in range(0, 4, chunk):
+            mine = ids[start : start + chunk]
+            memory = {name: value.expand(len(mine), -1) for name, value in made.blank(state).items()}
+            sent.append(made.client_round(state, memory, held.gather(mine), mine, Rng(1))[0])
+        return torch.cat(sent)
+
+    torch.testing.assert_close(messages(4), messages(1), rtol=1e-4, atol=4e-6)

@@ -14,6 +14,7 @@ from fedsynth.errors import BadInput
 from fedsynth.evaluation.experiment import Experiment, run_experiment
 from fedsynth.evaluation.score import Score
 from fedsynth.federation.loop import Round
+from fedsynth.report.picture import write_grid
 
 app = typer.Typer(
     name="experiment",
@@ -63,6 +64,8 @@ def run(
 
         result = run_experiment(experiment, watch)
     target.parent.mkdir(parents=True, exist_ok=True)
+    if "shown" in result:
+        write_grid(result.pop("shown"), target.with_suffix(".png"))
     with replacing(target) as temporary:
         temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
     if as_json:

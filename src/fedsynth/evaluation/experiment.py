@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -25,6 +26,7 @@ from fedsynth.data.datasets import adult, adult_a9a, epileptic_seizure, rand_hea
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.fidelity import fidelity
+from fedsynth.evaluation.image_experiment import IMAGE_DATA, ImageJudge
 from fedsynth.evaluation.score import Score, across_runs
 from fedsynth.evaluation.utility import ALL_MEASURES, baseline, utility
 from fedsynth.privacy.ledger import Ledger
@@ -62,8 +64,9 @@ class Experiment:
     baseline: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.data not in DATA:
-            raise BadInput(f"{self.row}: data={self.data!r}: unknown; {nearest(self.data, DATA)}")
+        known = [*DATA, *IMAGE_DATA]
+        if self.data not in known:
+            raise BadInput(f"{self.row}: data={self.data!r}: unknown; {nearest(self.data, known)}")
         if bool(self.seeds) == bool(self.runs):
             raise BadInput(
                 f"{self.row}: give seeds = [1, 2, 3], or runs = 3 for runs without a seed; not both"
@@ -168,20 +171,14 @@ class _Trial:
     settings: dict[str, Any]
     privacy: dict[str, Any]
     seconds: float
+    shown: np.ndarray | None = None  # the first synthetic images of each class
 
 
 def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None = None) -> dict[str, Any]:
     """Run, score and describe; `watch` makes the observer of each run."""
     began = time.perf_counter()
-    train, test, schema = DATA[experiment.data]()
-    if experiment.train_rows:
-        train = train.iloc[: experiment.train_rows]
-    real = train.drop(columns=schema.client) if schema.client else train
-    judge = _Judge(experiment, real, test, schema)
-    trials = [
-        judge.trial(replace(experiment.request, seed=seed), train, watch(number) if watch else None)
-        for number, seed in enumerate(experiment.each)
-    ]
+    make = _image_trials if experiment.data in IMAGE_DATA else _table_trials
+    trials, rows, test_rows = make(experiment, watch)
     return {
         "row": experiment.row,
         "title": experiment.title or experiment.row,
@@ -189,7 +186,7 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None 
         "layout": experiment.layout,
         "measure": experiment.measure,
         "recipe": experiment.system,
-        "data": {"name": experiment.data, "train_rows": len(train), "test_rows": len(test)},
+        "data": {"name": experiment.data, "train_rows": rows, "test_rows": test_rows},
         "clients": {"count": experiment.request.clients, "split": experiment.request.split},
         "settings": trials[0].settings,
         "seeds": list(experiment.seeds),
@@ -202,7 +199,36 @@ def run_experiment(experiment: Experiment, watch: Callable[[int], Watch] | None 
         "machine": machine(experiment.request.device),
         "seconds_training": [round(trial.seconds, 1) for trial in trials],
         "seconds": round(time.perf_counter() - began, 1),
+        **({} if trials[0].shown is None else {"shown": trials[0].shown}),
     }
+
+
+Watches = Callable[[int], Watch] | None
+
+
+def _table_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial], int, int]:
+    """The finished runs on a table, and how many rows they were trained and tested on."""
+    train, test, schema = DATA[experiment.data]()
+    if experiment.train_rows:
+        train = train.iloc[: experiment.train_rows]
+    real = train.drop(columns=schema.client) if schema.client else train
+    judge = _Judge(experiment, real, test, schema)
+    trials = [
+        judge.trial(replace(experiment.request, seed=seed), train, watch(number) if watch else None)
+        for number, seed in enumerate(experiment.each)
+    ]
+    return trials, len(train), len(test)
+
+
+def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial], int, int]:
+    """The finished runs on images, and how many they were trained and tested on."""
+    judge = ImageJudge(experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows)
+    trials = []
+    for number, seed in enumerate(experiment.each):
+        made = judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None)
+        settings = _plain(made.synthesizer.request.arguments)
+        trials.append(_Trial(made.scores, settings, _privacy(made.synthesizer), made.seconds, made.shown))
+    return trials, judge.rows, judge.test_rows
 
 
 class _Judge:

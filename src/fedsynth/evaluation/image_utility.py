@@ -71,17 +71,18 @@ def image_performance(
     if not len(train[0]) or len(torch.unique(train[1])) < 2:
         raise BadInput("the training images have fewer than two classes, so nothing can be learned from them")
     if classifier == LOGISTIC:
-        return measure(test[1].numpy(), _logistic(train, test, classes, seed))
-    with torch.random.fork_rng(devices=[]):
+        learn = _logistic_on_gpu if train[0].is_cuda else _logistic
+        return measure(test[1].cpu().numpy(), learn(train, test, classes, seed))
+    with torch.random.fork_rng(devices=[train[0].device] if train[0].is_cuda else []):
         torch.manual_seed(Rng(seed).at("image classifier").integer())  # for weights and dropout
         shape = (train[0].shape[1], train[0].shape[2], train[0].shape[3])
-        network = NETWORKS[classifier](shape, classes)
+        network = NETWORKS[classifier](shape, classes).to(train[0].device)
         generator = Rng(seed).at("image batches").torch_generator()
         fit(network, lambda x: network(x.float() / 255), *train, passes, generator)
     network.eval()
     with torch.no_grad():
-        chances = [network(part.float() / 255).double().softmax(1) for part in test[0].split(500)]
-    return measure(test[1].numpy(), torch.cat(chances).numpy())
+        chances = [network(part.float() / 255).double().softmax(1).cpu() for part in test[0].split(500)]
+    return measure(test[1].cpu().numpy(), torch.cat(chances).numpy())
 
 
 def _logistic(train: Labelled, test: Labelled, classes: int, seed: int) -> np.ndarray:
@@ -93,6 +94,25 @@ def _logistic(train: Labelled, test: Labelled, classes: int, seed: int) -> np.nd
         model = LogisticRegression(max_iter=100, random_state=seed).fit(learn, train[1].numpy())
         chances[:, model.classes_] = model.predict_proba(judge)
     return chances
+
+
+def _logistic_on_gpu(train: Labelled, test: Labelled, classes: int, seed: int) -> np.ndarray:
+    """The same regression (L2 penalty of weight 1, L-BFGS, 100 iterations) where the images are."""
+    learn, judge = (x.flatten(1).float() / 255 for x in (train[0], test[0]))
+    weights = torch.zeros(learn.shape[1], classes, device=learn.device, requires_grad=True)
+    shift = torch.zeros(classes, device=learn.device, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights, shift], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        found = nn.functional.cross_entropy(learn @ weights + shift, train[1])
+        penalized = found + weights.square().sum() / (2 * len(learn))
+        penalized.backward()  # type: ignore[no-untyped-call]
+        return penalized
+
+    optimizer.step(loss)  # type: ignore[arg-type]
+    with torch.no_grad():
+        return (judge @ weights + shift).double().softmax(1).cpu().numpy()
 
 
 def image_utility(
@@ -108,7 +128,7 @@ def image_utility(
     """Accuracy, F1 and AUC of one classifier trained on synthetic images, with the same for real ones beside it."""
     on_real = [image_performance(real, test, classes, classifier, seed, passes) for seed in seeds]
     frequent = int(torch.bincount(real[1], minlength=classes).argmax())
-    majority = measure(test[1].numpy(), np.tile(np.eye(classes)[frequent], (len(test[1]), 1)))
+    majority = measure(test[1].cpu().numpy(), np.tile(np.eye(classes)[frequent], (len(test[1]), 1)))
     found, reason = [], None
     try:
         found = [image_performance(synthetic, test, classes, classifier, seed, passes) for seed in seeds]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from fedsynth.models.spectrum import frequencies, picture, spectrum
 from fedsynth.models.vae import ImageDecoder, one_hot
 from fedsynth.rng import Rng
 
+_GAIN = 0.1  # of the correction, which starts untrained
 _REST = 0.02  # variance of a pixel that the prior leaves to noise
 _USUAL_LOSS = 0.05  # of a pixel; larger losses are reported as this
 
@@ -53,23 +53,6 @@ def inverse(factor: Tensor) -> Tensor:
     return torch.linalg.solve(inner, factor.transpose(1, 2))
 
 
-class Correction(nn.Module):
-    """A convolutional decoder behind a gain that starts at zero: untrained, it changes nothing."""
-
-    def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.zeros(1))
-        self.decoder = ImageDecoder(channels, side, classes, latent, width)
-
-    def reset_parameters(self) -> None:
-        """Off; the layers inside start anew by themselves."""
-        nn.init.zeros_(self.gain)
-
-    def forward(self, latent: Tensor, label: Tensor) -> Tensor:
-        """What is added to the Gaussian's picture."""
-        return self.gain * cast(Tensor, self.decoder(latent, label))
-
-
 @dataclass(frozen=True)
 class MomentVAE:
     """Class Gaussians in the `frequencies` lowest of a square image, corrected by a convolutional decoder."""
@@ -96,7 +79,7 @@ class MomentVAE:
         """What the server fills in once, and what is trained."""
         return {
             "prior": Prior(self.groups, self.numbers, self.latent),
-            "decoder": Correction(self.channels, self.side, self.groups, self.latent, self.width),
+            "decoder": ImageDecoder(self.channels, self.side, self.groups, self.latent, self.width),
         }
 
     @property
@@ -128,7 +111,7 @@ class MomentVAE:
         prior = params["prior"]
         numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
         correction: Tensor = call(self.parts["decoder"], params["decoder"], latent, label)
-        return picture(numbers, self.channels, self.side) + correction
+        return picture(numbers, self.channels, self.side) + _GAIN * correction
 
     def _label(self, classes: Tensor) -> Tensor:
         return one_hot(classes.clamp(0, self.groups - 1), self.groups)

@@ -37,6 +37,7 @@ from fedsynth.training.rule import DPSGD, Rule
 from fedsynth.transport.registry import transport_named
 
 _USUAL_DISTANCE = 0.2  # squared distance of an image's features from the reference, for each pixel
+_USUAL_CLIP = {"client": 0.1, "record": 1.0}
 HOMES = {"prior": Home.SERVER, "decoder": Home.SHARED}
 
 
@@ -58,7 +59,11 @@ class MomentPrivacy:
     """Protection of one client or one record, as the run asks for."""
 
     noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
-    clip: float = setting(0.1, "largest L2 norm of a client's update, or of a record's gradient", 1e-12)
+    clip: float = setting(
+        0.0,
+        "largest L2 norm of a client's update or a record's gradient (0: 0.1 for clients, 1 for records)",
+        0.0,
+    )
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
     batch_rate: float = setting(
         0.5, "chance of each record to be in a round's batch (unit record)", 1e-6, 1.0
@@ -117,7 +122,7 @@ def moment_vae(
     task: Task,
     start: Start = Start(),
     local: Local = Local(learning_rate=0.03),
-    rounds: Rounds = Rounds(rounds=10, rate=0.5, momentum=0.5),
+    rounds: Rounds = Rounds(rounds=20, rate=0.5, momentum=0.5),
     privacy: MomentPrivacy = MomentPrivacy(),
 ) -> Algorithm:
     """Class Gaussians from one noisy answer, then a shared decoder that corrects them; no encoder anywhere.
@@ -130,10 +135,11 @@ def moment_vae(
     if task.unit == "record" and task.trust != "local":
         raise Incompatible(f"trust={task.trust}: moment_vae protects records at each client; use trust=local")
     channels, side = task.image
-    model = MomentVAE(
-        channels, side, task.classes, min(start.frequencies, side**2), start.latent, start.width
-    )
+    frequencies = min(start.frequencies, side**2)
+    latent = min(start.latent, channels * frequencies)
+    model = MomentVAE(channels, side, task.classes, frequencies, latent, start.width)
     size = total_size(model, ["decoder"])
+    clip = privacy.clip or _USUAL_CLIP[task.unit]
     mechanism: Mechanism = NoPrivacy()
     schedule: Schedule = schedule_of(task, rounds)
     rule: Rule = local.rule
@@ -141,7 +147,7 @@ def moment_vae(
     if task.private and task.unit == "record":
         schedule, drawn = Everyone(task.clients), privacy.batch_rate
         rule = DPSGD(
-            privacy.clip,
+            clip,
             privacy.noise_multiplier,
             privacy.batch_rate,
             steps=1,
@@ -151,7 +157,7 @@ def moment_vae(
             report=privacy.report,
         )
     elif task.private:
-        asked = ClientPrivacy(privacy.noise_multiplier, privacy.clip, report=privacy.report)
+        asked = ClientPrivacy(privacy.noise_multiplier, clip, report=privacy.report)
         mechanism = client_mechanism(task, asked, size)
     # what the rounds are worth together as one answer, and the answer that is worth so much more
     together = privacy.noise_multiplier / (drawn * math.sqrt(schedule.participations(rounds.rounds)))
@@ -167,5 +173,5 @@ def moment_vae(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         balance=moments_query(task, model, answer),
-        report=privacy.report * privacy.clip,
+        report=privacy.report * clip,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -39,6 +40,11 @@ def tiles(
         y, x = row * (height + 1), column * (width + 1)
         grid[y : y + height, x : x + width] = images[number]
     return grid[: -(-len(chosen) // across) * (height + 1)]
+
+
+def write_grid(images: np.ndarray, path: Path, across: int = ACROSS) -> None:
+    """Save the images as one PNG, row by row."""
+    Image.fromarray(tiles(images, None, across, -(-len(images) // across))).save(path)
 
 
 def _by_label(labels: np.ndarray, across: int, down: int) -> list[int]:

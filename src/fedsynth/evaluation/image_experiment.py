@@ -1,0 +1,104 @@
+"""Rows of tables on images: a recipe trained on a public training split, scored on its test split."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.data.clients import image_clients_from
+from fedsynth.data.datasets import fashion_mnist, mnist
+from fedsynth.data.schema import Schema
+from fedsynth.evaluation.image_utility import image_performance
+from fedsynth.evaluation.score import Score, across_runs, over_seeds
+from fedsynth.evaluation.utility import Performance
+from fedsynth.rng import Rng
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.synthesizer import Synthesizer
+from fedsynth.synthesis.training import Watch
+
+PASSES = 10
+SHOWN = 10  # images of a class in the grid
+Images = tuple[np.ndarray, np.ndarray, Schema]
+IMAGE_DATA: dict[str, Callable[[str], Images]] = {"mnist": mnist, "fashion_mnist": fashion_mnist}
+
+
+@dataclass(frozen=True)
+class Made:
+    """One training: its scores, the run itself, and the first images of each class for a picture."""
+
+    scores: list[Score]
+    synthesizer: Synthesizer
+    seconds: float
+    shown: np.ndarray  # [classes * SHOWN, height, width], class by class
+
+
+class ImageJudge:
+    """Trains and scores; what real images teach is measured once."""
+
+    def __init__(self, data: str, classifiers: tuple[str, ...], sets: int, rows: int | None) -> None:
+        self._images, self._labels, self.schema = IMAGE_DATA[data]("train")
+        if rows:
+            self._images, self._labels = self._images[:rows], self._labels[:rows]
+        self._test = IMAGE_DATA[data]("test")[:2]
+        self._classifiers, self._sets = classifiers, sets
+        self._beside: dict[str, Performance] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many images are trained on, and as many are drawn."""
+        return len(self._images)
+
+    @property
+    def test_rows(self) -> int:
+        """How many images are tested on."""
+        return len(self._test[0])
+
+    def trial(self, request: Request, watch: Watch | None) -> Made:
+        """One training, and the mean of the scores of its synthetic sets, each with a classifier of its own."""
+        began = time.perf_counter()
+        clients = image_clients_from(
+            self._images,
+            self._labels,
+            clients=request.clients,
+            split=request.split,
+            rng=Rng(request.seed).at("split"),
+        )
+        synthesizer = Synthesizer.of(request, self.schema).fit(clients, watch=watch)
+        seconds = time.perf_counter() - began
+        scores, shown = [], np.empty(0)
+        for number in range(self._sets):
+            seed = None if request.seed is None else request.seed + 1000 * number
+            images, labels = synthesizer.sample(self.rows, seed=seed)
+            scores.append(self._scores(np.asarray(images), np.asarray(labels), number, request.device))
+            shown = self._first(np.asarray(images), np.asarray(labels)) if number == 0 else shown
+        return Made(scores[0] if len(scores) == 1 else across_runs(scores), synthesizer, seconds, shown)
+
+    def _scores(self, images: np.ndarray, labels: np.ndarray, number: int, device: str) -> list[Score]:
+        test, classes = self._labelled(*self._test, device), len(self.schema.classes)
+        scores = []
+        for name in self._classifiers:
+            if name not in self._beside:
+                real = self._labelled(self._images, self._labels, device)
+                self._beside[name] = image_performance(real, test, classes, name, 0, PASSES)
+            made = image_performance(
+                self._labelled(images, labels, device), test, classes, name, number, PASSES
+            )
+            detail = {"train_on_real": self._beside[name].accuracy, "passes": PASSES}
+            scores.append(over_seeds(f"{name}: accuracy", [made.accuracy], (number,), detail=detail))
+        return scores
+
+    def _labelled(self, images: np.ndarray, labels: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
+        """Bytes with a channel axis and class numbers, where the classifiers are trained."""
+        names = np.array(self.schema.classes)
+        order = np.argsort(names)
+        codes = order[np.searchsorted(names, labels, sorter=order)]
+        pixels = torch.tensor(images).reshape(len(images), self.schema.channels or 1, *images.shape[1:3])
+        return pixels.to(device), torch.tensor(codes).to(device)
+
+    def _first(self, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return np.concatenate([images[labels == name][:SHOWN] for name in self.schema.classes])

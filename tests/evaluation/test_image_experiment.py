@@ -1,0 +1,29 @@
+"""A row on images: trained, scored on the test split, with a picture and what it cost."""
+
+import numpy as np
+import pytest
+
+from fedsynth.data.datasets import data_folder
+from fedsynth.evaluation.experiment import Experiment, run_experiment
+from fedsynth.synthesis.request import Request
+
+folder = data_folder()
+here = folder is not None and (folder / "mnist").is_dir()
+
+
+@pytest.mark.skipif(not here, reason="MNIST is not in FEDSYNTH_DATA")
+def test_a_row_on_images_has_scores_costs_and_a_picture():
+    asked = {"rounds": 1, "frequencies": 9, "latent": 4, "width": 1, "usual_records": 10}
+    request = Request(
+        recipe="moment_vae", clients=20, epsilon=5.0, delta=1e-3, arguments=asked, accept=("delta",)
+    )
+    row = Experiment(
+        "tiny", "mnist", request, runs=1, sets=2, train_rows=400, classifiers=("logistic regression",)
+    )
+    result = run_experiment(row)
+    (score,) = result["scores"]
+    assert score["name"] == "logistic regression: accuracy" and 0 < score["value"] < 1
+    assert score["detail"]["train_on_real"] > 0.7
+    assert 4 < result["privacy"]["epsilon"] <= 5 and not result["privacy"]["simulation"]
+    assert result["data"] == {"name": "mnist", "train_rows": 400, "test_rows": 10_000}
+    assert result["shown"].dtype == np.uint8 and result["shown"].shape[1:] == (28, 28)

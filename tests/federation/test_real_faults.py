@@ -78,8 +78,11 @@ def test_each_process_may_be_killed_in_the_middle(federation: Federation, tmp_pa
     if which == "watch":
         federation.processes[party].wait()
         federation.start(party)
-    assert coordinator.wait(900) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]
+    log = federation.folder / "coordinator.log"
+    assert coordinator.wait(900) == 0, log.read_text()[-2000:]
     check(out, federation)
+    if (party, which) == ("ada", "engine"):
+        assert "ada: connected again; taken back in after this round" in log.read_text()
 
 
 @pytest.mark.slow

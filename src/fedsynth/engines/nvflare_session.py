@@ -80,6 +80,11 @@ class Line:
         status = self._quiet(lambda: self._session.get_job_status(job))
         return not str(status or "").startswith("FINISHED")
 
+    def working(self, job: str) -> set[str]:
+        """The sites on which this job's process runs."""
+        found: list[dict[str, Any]] = self._quiet(lambda: self._session.get_client_job_status()) or []
+        return {str(entry.get("client_name")) for entry in found if entry.get("job_id") == job}
+
     def news(self, job: str, after: int) -> dict[str, Any] | None:
         """What the job has to tell, with the rounds after the first `after`; None if it does not answer (yet)."""
         return self._ask(job, NEWS, {"after": after})

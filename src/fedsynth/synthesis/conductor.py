@@ -233,7 +233,8 @@ class _Run:
         return Training(prepared, self.place, purse, rng, self._seen, link=self.link)
 
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
-        self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds)
+        away = sorted(set(self.remote.roster.members) - set(self.remote.roster.present))
+        self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds, away=away)
         held = resident_bytes()
         self._held = self._held or held
         if self.regroup.is_set() or (held - self._held > _GROWTH and done.version < rounds):

@@ -174,12 +174,14 @@ class Coordinator:
                 raise Lost("the job is begun anew, for a site that came back or for its memory")
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
-                asked = asked or self._take_back(line, job, set(news.get("members", ())))
+                asked = asked or self._take_back(line, job, news)
             time.sleep(_POLL_S)
 
-    def _take_back(self, line: Line, job: str, members: set[str]) -> bool:
-        """Have the job begin anew after this round if a site is connected that it does not know; whether it will."""
-        back = set(line.sites()) - members if members else set()
+    def _take_back(self, line: Line, job: str, news: Mapping[str, Any]) -> bool:
+        """Have the job begin anew after this round if a site is connected that does not work on it; whether it will."""
+        here = set(line.sites())
+        missing = here - set(news.get("members", here)) | here & set(news.get("away", ()))
+        back = missing - line.working(job) if missing and news["state"] == "training" else set()
         worth = {name for name in back if self._regrouped.get(name, 0) < _REGROUPS}
         if worth:
             self._regrouped |= {name: self._regrouped.get(name, 0) + 1 for name in worth}

@@ -30,7 +30,7 @@ from fedsynth.recipes.settings import (
 from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.training.plan import Phase
-from fedsynth.training.rule import DPSGD, Epochs, Rule
+from fedsynth.training.rule import DPSGD, Rule
 from fedsynth.transport.registry import transport_named
 
 BOTH = ("encoder", "decoder")
@@ -117,7 +117,7 @@ def _federated(
     homes = ALL_SHARED if private_encoder is None else DECODER_SHARED
     schedule = schedule_of(task, rounds)
     shared = [part for part, home in homes.items() if home is Home.SHARED]
-    rule = Epochs(local.epochs, local.batch_size)
+    rule = local.rule
     optimizers = {"encoder": (private_encoder or local).build(task.kind), "decoder": local.build(task.kind)}
     algorithm = Algorithm(
         name=name,
@@ -189,7 +189,7 @@ def central_vae(
     All rows are in one place, so whoever holds them is trusted. A round is `epochs` passes over the data.
     """
     model = autoencoder(task, architecture)
-    rule: Rule = Epochs(local.epochs, local.batch_size)
+    rule: Rule = local.rule
     rate, steps = 1.0, 1
     if task.private:
         records = privacy.records or task.public_records()

@@ -95,6 +95,13 @@ def test_a_certificate_of_another_consortium_is_refused(kits, tmp_path):
         Kit.load(kits / "sites" / "ucl", "site")
 
 
+def test_a_site_cannot_take_another_s_name(kits):
+    path = kits / "sites" / "ucl" / "kit.json"
+    path.write_text(path.read_text().replace('"name": "ucl"', '"name": "charite"'))
+    with pytest.raises(BadInput, match="made for 'ucl', but the kit says that it is 'charite'"):
+        Kit.load(kits / "sites" / "ucl", "site")
+
+
 def sign_again(kits, party, begins, ends):
     """The party's certificate once more, signed by the same authority, with other dates."""
     path = kits / party / "startup" / "client.crt"

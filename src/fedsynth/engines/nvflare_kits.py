@@ -136,6 +136,12 @@ class Kit:
         if self.key.stat().st_mode & 0o077:
             raise BadInput(f"{self.key}: other users may read this private key; run chmod 600 {self.key}")
         own, authority = _certificate(self.certificate), _certificate(self.startup / "rootCA.pem")
+        expected = COORDINATOR if self.role == "coordinator" else self.name
+        if _common_name(own) != expected:
+            raise BadInput(
+                f"{self.certificate}: made for {_common_name(own)!r}, but the kit says that it is {self.name!r}; "
+                "nobody can speak for another party: take a fresh copy of the kit"
+            )
         now = datetime.datetime.now(datetime.UTC)
         if own.not_valid_after_utc < now:
             raise BadInput(
@@ -166,9 +172,10 @@ class Kit:
                 context.wrap_socket(plain) as secured,
             ):
                 shown = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
-                name = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-                if name != "server":
-                    raise BadInput(f"{where} shows the certificate of {name!r}, not of the server")
+                if _common_name(shown) != "server":
+                    raise BadInput(
+                        f"{where} shows the certificate of {_common_name(shown)!r}, not of the server"
+                    )
                 # under TLS 1.3 a refused client certificate shows only when something is read
                 secured.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 if not secured.recv(1):
@@ -348,6 +355,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _common_name(certificate: x509.Certificate) -> str:
+    return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
 def _certificate(path: Path) -> x509.Certificate:

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,10 @@ class _Run:
         generator.save(self.place.generator)
         with replacing(self.place.privacy) as temporary:
             statement.save(temporary)
-        self.remote.close(state)  # after the result is safe: a site that knows it is over takes part no more
+        with suppress(
+            FedsynthError
+        ):  # the result is safe: whoever is not there to hear that it is over need not be
+            self.remote.close(state)
         self.place.finish()
 
     def _all_that_may_be(self) -> ServerState | None:

@@ -44,7 +44,7 @@ from fedsynth.recipes.settings import (
     setting,
 )
 from fedsynth.recipes.task import Task
-from fedsynth.recipes.vae import balance_query, schedule_of
+from fedsynth.recipes.vae import client_balance, schedule_of
 from fedsynth.rng import Rng
 from fedsynth.training.plan import Phase
 from fedsynth.transport.registry import transport_named
@@ -176,10 +176,7 @@ def _balance(
     task: Task, privacy: ClientPrivacy, schedule: Schedule, rounds: int, separate: bool
 ) -> Query | None:
     """The question for the class balance; with separate VAEs, each class must turn up in the answer."""
-    own = task.trust == "local"
-    rate = 1.0 if own else schedule.expected / task.clients
-    turns = schedule.participations(rounds)
-    query = balance_query(task, "client", privacy.noise_multiplier, rate, turns, privacy.balance_share)
+    query = client_balance(task, privacy, schedule, rounds)
     declared = task.schema.label_probabilities
     if separate and declared is not None and min(declared) <= 0:
         empty = task.schema.classes[declared.index(min(declared))]

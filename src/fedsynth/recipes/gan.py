@@ -10,7 +10,7 @@ from fedsynth.models.gan import ImageGAN, LossName, TableGAN
 from fedsynth.models.model import Model, total_size
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
-from fedsynth.recipes.vae import balance_query, client_mechanism, schedule_of
+from fedsynth.recipes.vae import client_balance, client_mechanism, schedule_of
 from fedsynth.training.free import Free
 from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase
@@ -85,13 +85,6 @@ def dp_fedavg_gan(
         server=rounds.build(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        balance=balance_query(
-            task,
-            "client",
-            privacy.noise_multiplier,
-            1.0 if task.trust == "local" else schedule.expected / task.clients,
-            schedule.participations(rounds.rounds),
-            privacy.balance_share,
-        ),
+        balance=client_balance(task, privacy, schedule, rounds.rounds),
         report=privacy.report * privacy.clip,
     )

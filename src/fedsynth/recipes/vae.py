@@ -102,6 +102,13 @@ def balance_query(
     return Query(what, statistic, task.classes, mechanism(Clip(1.0), noise), task.clients, unit)
 
 
+def client_balance(task: Task, privacy: ClientPrivacy, schedule: Schedule, rounds: int) -> Query | None:
+    """Ask for the class balance in training that protects clients; under local trust each pays for its own turns."""
+    rate = 1.0 if task.trust == "local" else schedule.expected / task.clients
+    turns = schedule.participations(rounds)
+    return balance_query(task, "client", privacy.noise_multiplier, rate, turns, privacy.balance_share)
+
+
 def _federated(
     name: str,
     task: Task,
@@ -130,14 +137,7 @@ def _federated(
         rounds=rounds.rounds,
         transport=transport_named("clear" if task.trust == "distributed" else task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
-        balance=balance_query(
-            task,
-            "client",
-            privacy.noise_multiplier,
-            1.0 if task.trust == "local" else schedule.expected / task.clients,
-            schedule.participations(rounds.rounds),
-            privacy.balance_share,
-        ),
+        balance=client_balance(task, privacy, schedule, rounds.rounds),
         report=privacy.report * privacy.clip,
     )
     return shared_out(algorithm, task, sharing)

@@ -84,7 +84,14 @@ def claims(results: list[dict]) -> str:
     lines = [
         ["rows to learn from", "protected", measure, "the paper", "otherwise", "seconds a run"],
         ["---", "---", "---:", "---", "---", "---:"],
-        ["real rows", "nobody", _number(beside["train_on_real"], beside.get("train_on_real_spread")), "", "", ""],
+        [
+            "real rows",
+            "nobody",
+            _number(beside["train_on_real"], beside.get("train_on_real_spread")),
+            "",
+            "",
+            "",
+        ],
     ]
     for result in results:
         marks = ", ".join(str(told.index(text) + 1) for text in result["deviations"])

@@ -54,7 +54,13 @@ def conducted(folder, sites, **changes):
     arguments = {"records": 180, "batch_size": 30, "hidden": (8,), "latent": 2}
     request = Request("site_vae", epsilon=5.0, delta=1e-3, rounds=2, arguments=arguments, **changes)
     schema = Schema.from_dict(SCHEMA).to_dict()
-    asked = {"run": "r1", "request": request.to_toml(), "schema": schema, "minimum_sites": 3, "round_s": 300.0}
+    asked = {
+        "run": "r1",
+        "request": request.to_toml(),
+        "schema": schema,
+        "minimum_sites": 3,
+        "round_s": 300.0,
+    }
     channel = QueueChannel({name: site.handle for name, site in sites.items()})
     Conductor().conduct(asked, channel, folder / "run", lambda *_, **__: None, threading.Event())
     return json.loads((folder / "run" / "privacy.json").read_text())

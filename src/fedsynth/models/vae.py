@@ -146,6 +146,8 @@ class _ImageEncoder(nn.Module):
 
 
 class ImageDecoder(nn.Module):
+    """Two transposed convolutions from a latent code and a label to an image's logits."""
+
     def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
         super().__init__()
         self.shape = (2 * width, side // 4, side // 4)

@@ -10,7 +10,7 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import belief, shown
 from fedsynth.report.axis import percent
 
-# Our words, no standard. TensorFlow Privacy's guide advises epsilon below 10, and below 1 for more stringent guarantees.
+# Our words, no standard.
 STRONG, REASONABLE = 1.0, 10.0
 CLOSE, FAIR = 0.95, 0.85  # of the lower of column shapes and column pairs
 MUCH, SOME = 0.9, 0.6  # of what real rows teach beyond guessing

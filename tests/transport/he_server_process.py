@@ -32,4 +32,5 @@ def main() -> None:
     sys.stdin.buffer.read()  # stays until it is told to go, with all that it holds
 
 
-main()
+if __name__ == "__main__":
+    main()

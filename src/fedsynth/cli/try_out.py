@@ -18,6 +18,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.recipes.registry import RECIPES
+from fedsynth.transport.keys import create as create_keys
 
 _PATIENCE_S = 180.0
 
@@ -36,6 +37,7 @@ def try_out(
     sites: Annotated[str, typer.Option(help="Without --site-column: names of the sites.")] = "ada,bern,cern",
     epsilon: Annotated[float, typer.Option(help="Each site's budget over all runs.")] = 10.0,
     delta: Annotated[float, typer.Option(help="Each site's delta.")] = 1e-3,
+    unit: Annotated[str, typer.Option(help="client or record: whom each site's budget protects.")] = "client",
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8002,
 ) -> None:
     """Deal a table to sites on this machine and start them all; then `fedsynth run --federation` works.
@@ -52,11 +54,13 @@ def try_out(
     frames = _dealt(read_table(data), site_column, client_column, [name.strip() for name in sites.split(",")])
     create(tuple(frames), "127.0.0.1", port, out)
     check_port(Kit.load(out / "server", "server"))
+    create_keys(out / "keys", sites=tuple(frames))
     for name, frame in frames.items():
         folder = out / "sites" / name
         write_table(frame, folder / "rows.parquet")
         agreed.save(folder / "schema.json")
-        keys = _site_keys(client_column, epsilon, delta, agreed.label)
+        keys = _site_keys(client_column, epsilon, delta, unit, agreed.label)
+        (out / "keys" / name).rename(folder / "keys")
         (folder / "site.toml").write_text(tomli_w.dumps(keys))
     _start(out, "server", ["federation", "serve", str(out / "server")])
     for name in frames:
@@ -102,7 +106,7 @@ def _plain(name: str) -> str:
 
 
 def _site_keys(
-    column: str | None, epsilon: float, delta: float, label: str | None
+    column: str | None, epsilon: float, delta: float, unit: str, label: str | None
 ) -> dict[str, dict[str, object]]:
     data: dict[str, object] = {"file": "rows.parquet", "schema": "schema.json"}
     data |= {"client_column": column} if column else {}
@@ -110,8 +114,9 @@ def _site_keys(
     recipes = [name for name, recipe in RECIPES.items() if not recipe.pooled]
     return {
         "data": data,
-        "budget": {"epsilon": epsilon, "delta": delta, "unit": "client"},
-        "policy": {"recipes": recipes, "transports": ["clear"], "minimum_cohort": 2},
+        "budget": {"epsilon": epsilon, "delta": delta, "unit": unit},
+        "policy": {"recipes": recipes, "transports": ["clear", "secagg"], "minimum_cohort": 2},
+        "keys": {"folder": "keys"},
         "state": {"folder": "state"},
     }
 

@@ -269,7 +269,7 @@ BAD_SETTINGS = {
     "unknown device": (["--device", "gpu"], "device='gpu'"),
     "unknown acceptance": (["--accept", "everything"], "accept='everything'"),
     "no config": (["--config", "none.toml"], "no such file"),
-    "another trust": (["--trust", "local"], "trust=local"),
+    "another trust": (["--trust", "nobody"], "trust=nobody"),
     "another unit": (["--unit", "record"], "unit=record"),
     "privacy and none": (["--no-privacy"], "--no-privacy"),
 }

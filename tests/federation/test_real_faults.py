@@ -86,6 +86,24 @@ def test_each_process_may_be_killed_in_the_middle(federation: Federation, tmp_pa
 
 
 @pytest.mark.slow
+def test_a_site_that_hangs_is_left_out_and_may_come_back(federation: Federation, tmp_path):
+    before = federation.server_run()
+    out = tmp_path / "RUN"
+    coordinator = federation.begin_run(out, "--rounds", "60", "--round-timeout", "4")
+    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2, 600)
+    hung = federation.family("bern")["job"]
+    for process in hung:
+        process.suspend()
+    reached = federation.rounds_done()
+    until("rounds without it", lambda: federation.rounds_done() >= reached + 2, 120)
+    for process in hung:
+        process.resume()
+    assert coordinator.wait(900) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]
+    history = check(out, federation)
+    assert any(line["dropped"] for line in history)
+
+
+@pytest.mark.slow
 def test_random_kills_never_lose_a_run(federation: Federation, tmp_path):
     """FEDSYNTH_KILLS of them (default 100), a few in each run, at random moments."""
     rng, left, number = random.Random(), int(os.environ.get("FEDSYNTH_KILLS", "100")), 0

@@ -27,6 +27,8 @@ def table(results: list[dict], classifier: str = "gradient boosting") -> str:
         return claims(results)
     if results[0].get("layout") == "local":
         return local(results)
+    if results[0].get("layout") == "sites":
+        return sites(results)
     heads = [
         "rows to learn from",
         "protected",
@@ -41,6 +43,25 @@ def table(results: list[dict], classifier: str = "gradient boosting") -> str:
     lines.append(_majority(results[0], classifier))
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     return text + "\n\n" + _legend(results, classifier)
+
+
+SYSTEMS = ("pooled", "sites", "one helps", "local", "alone", "real")
+
+
+def sites(results: list[dict], classifier: str = "gradient boosting") -> str:
+    """AUC of each way to train over sites, a line for each data set, seed and epsilon."""
+    lines = [["data", "seed", "epsilon", "noise multiplier", *SYSTEMS], ["---"] * 4 + ["---:"] * len(SYSTEMS)]
+    for result in results:
+        for run in result["runs"]:
+            scores = [f"{run[system][classifier]['auc']:.3f}" if system in run else "" for system in SYSTEMS]
+            settings = [
+                result["data"],
+                str(run["seed"]),
+                f"{run['epsilon']:g}",
+                f"{run['noise_multiplier']:.3f}",
+            ]
+            lines.append(settings + scores)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 RANKED = {  # what a reader may want to rank by, and a short head

@@ -173,7 +173,8 @@ def main():
                 flush=True,
             )
             if not given.steps:
-                written = {"data": given.data, "settings": settings, "runs": runs}
+                written = {"layout": "sites", "order": 0 if given.data == "adult" else 1}
+                written |= {"data": given.data, "settings": settings, "runs": runs}
                 written["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, CPU"
                 path.write_text(json.dumps(written, indent=1) + "\n")
 

@@ -25,7 +25,7 @@ class Adversaries:
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
     width: int = setting(16, "channels of the critic's first convolution, for images", 1)
     game: str = setting("wasserstein", "wasserstein or logistic: the loss of both sides")
-    penalty: float = setting(10.0, "weight of the gradient penalty of the wasserstein loss", 0.0)
+    penalty: float = setting(1.0, "weight of the gradient penalty of the wasserstein loss", 0.0)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -36,9 +36,9 @@ class Adversaries:
 class Generation:
     """How the server trains the generator after each round."""
 
-    generator_steps: int = setting(6, "steps of the generator after each round", 1)
-    generator_batch: int = setting(32, "rows that the generator makes a step", 1)
-    generator_learning_rate: float = setting(0.002, "step size of the generator", 1e-12)
+    generator_steps: int = setting(4, "steps of the generator after each round", 1)
+    generator_batch: int = setting(128, "rows that the generator makes a step", 1)
+    generator_learning_rate: float = setting(0.0005, "step size of the generator", 1e-12)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -60,7 +60,7 @@ def adversaries(task: Task, settings: Adversaries) -> Model:
 def dp_fedavg_gan(
     task: Task,
     networks: Adversaries = Adversaries(),
-    local: Local = Local(learning_rate=0.05),
+    local: Local = Local(epochs=4, learning_rate=0.01, optimizer="adam"),
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     generation: Generation = Generation(),
@@ -69,6 +69,11 @@ def dp_fedavg_gan(
 
     Only the critic sees real rows and only its noisy average leaves; the generator is trained at the server against
     it, which costs no more.
+
+    The defaults were tried on Adult without noise (1,000 clients, 75 rounds: a classifier's AUC of .82 on held-out
+    training rows). Plain SGD at the clients, or a generator that steps ten times as fast, never got off the ground.
+    They are not yet tuned under noise or for images; the paper's are `game=wasserstein penalty=10 generator_steps=6
+    generator_batch=32 generator_learning_rate=0.005 optimizer=sgd learning_rate=0.0005 clip=0.1`.
     """
     model = adversaries(task, networks)
     schedule = schedule_of(task, rounds)

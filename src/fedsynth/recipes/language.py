@@ -42,7 +42,8 @@ def dp_fedavg_lm(
 ) -> Algorithm:
     """DP federated language model (McMahan et al. 2018; Augenstein et al. 2020): Nesterov momentum on the noisy mean.
 
-    Words or bytes as the schema's public vocabulary says; clients train by plain SGD.
+    Words or bytes as the schema's public vocabulary says; clients train by plain SGD. The defaults follow the papers'
+    settings and are not yet tuned.
     """
     if task.kind != "text":
         raise Incompatible(f"kind={task.kind}: dp_fedavg_lm writes texts; use dpd_fvae for tables and images")

@@ -1,22 +1,26 @@
 """Few sites, many records: what four sites reach together without pooling, beside pooled data and each site alone.
 
-    python experiments/record_distributed/measure.py adult|heart [--seeds 0 1]
+    python experiments/record_distributed/measure.py adult|heart [--seeds 0 1] [--masked] [--out FILE]
+    python experiments/record_distributed/measure.py adult|heart --merge FILE...
 
 All systems train the same VAE by DP-SGD for each record, with as many steps, the same sampling rate and the same budget
 (so with the same noise multiplier, which is calibrated once):
     pooled       central_vae on all rows in one place: who holds them is trusted
-    sites        site_vae over four sites; every step is a masked sum, keys and masks included
+    sites        site_vae over four sites; every step is a sum over them in the ring
     one helps    the same, but one of the four sites may help the server: the noise of three must do
     local        the same, but any three sites may: each site's own noise must do, as if it published by itself
     alone        central_vae on the rows of one site; the mean over the four sites (Adult: one random quarter)
-Runs are seeded: simulations that are private for nobody. The classifier learns from synthetic rows (as many as the
-training rows, at most 4,000) and is judged by real rows that nobody trained on.
+A masked sum is the sum in the ring to the last bit (tests/recipes/test_every_transport.py), so masks are left out
+unless --masked asks for them. Runs are seeded: simulations that are private for nobody. The classifier learns from
+4,000 synthetic rows and is judged by real rows that nobody trained on; a seed decides the split, the sites (Adult),
+the first parameters and all noise, so that systems of one seed are compared on the same test rows.
 """
 
 import argparse
 import json
 import platform
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +35,11 @@ from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
+from fedsynth.transport.clear import Clear
 
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (1.0, 3.0, 8.0)
+ROWS = 4_000
 CLASSIFIERS = ("gradient boosting", "logistic regression")
 SETTINGS = {
     "adult": {"hidden": (16,), "latent": 8, "batch": 128, "steps": 254, "delta": 1e-5, "learning_rate": 0.01},
@@ -76,11 +82,19 @@ def calibrated(schema, settings, records, epsilon):
     return fit_budget(recipe, recipe.task(schema, 4), values, target)[1]["noise_multiplier"]
 
 
-def trained(name, frame, site, schema, seed, values):
+def unmasked(algorithm):
+    """The same sums without masks."""
+    ring = Clear(carries=("real", "ring"))
+    balance = None if algorithm.balance is None else replace(algorithm.balance, transport=ring)
+    return replace(algorithm, transport=ring, balance=balance)
+
+
+def trained(name, frame, site, schema, seed, values, masked=False):
     """A generator, trained by this recipe over these owners."""
     recipe, count = recipe_named(name), int(site.max()) + 1
     values = recipe.values(values)
     algorithm = recipe.build(recipe.task(schema, count), values)
+    algorithm = algorithm if masked else unmasked(algorithm)
     raw = RawClients(site.astype(np.int64), count, tuple(map(str, range(count))), frame=frame)
     rng = Rng(seed)
     link = InProcess(encode_clients(raw, schema), rng)
@@ -89,9 +103,9 @@ def trained(name, frame, site, schema, seed, values):
     return Generator(schema, name, values, {"decoder": state.parts["decoder"]}, state.balance)
 
 
-def judged(generator, rows, test, schema):
+def judged(generator, test, schema):
     """AUC and accuracy of classifiers trained on synthetic rows."""
-    synthetic = generator.sample(rows, Rng(1))
+    synthetic = generator.sample(ROWS, Rng(1))
     found = {}
     for name in CLASSIFIERS:
         try:
@@ -113,26 +127,26 @@ def mean(results):
     }
 
 
-def measure(name, seed, epsilon, noise):
-    """All systems at one epsilon."""
+def measure(name, seed, noise, masked):
+    """All systems with one noise multiplier."""
     settings = SETTINGS[name]
     train, site, test, schema = read(name, seed)
-    rows, records = min(len(train), 4_000), len(train)
+    records = len(train)
     each, steps = steps_of(settings, records)
     given = arguments(settings, records, noise_multiplier=noise)
 
     def pooled(frame, **changes):
         one = np.zeros(len(frame), dtype=np.int64)
         made = trained("central_vae", frame, one, schema, seed, {**given, "rounds": steps // each, **changes})
-        return judged(made, rows, test, schema)
+        return judged(made, test, schema)
 
     found = {"pooled": pooled(train)}
     for system, colluders in SYSTEMS.items():
         if system == "one helps" and name == "adult":
             continue
         sharing = {"rounds": steps, "threshold": 4, "colluders": colluders}
-        made = trained("site_vae", train, site, schema, seed, {**given, **sharing})
-        found[system] = judged(made, rows, test, schema)
+        made = trained("site_vae", train, site, schema, seed, {**given, **sharing}, masked)
+        found[system] = judged(made, test, schema)
     alone = []
     for one in range(1 if name == "adult" else 4):
         own = train[site == one].reset_index(drop=True)
@@ -141,42 +155,60 @@ def measure(name, seed, epsilon, noise):
     return {**found, "alone": mean(alone)}
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", choices=sorted(SETTINGS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--steps", type=int, help="fewer, to try it out: nothing is written then")
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    settings = SETTINGS[given.data] | ({"steps": given.steps} if given.steps else {})
-    SETTINGS[given.data] = settings
-    runs, path = [], RESULTS / f"{given.data}.json"
-    train, _, _, schema = read(given.data, 0)
+def runs_of(name, settings, seeds, masked):
+    """One seed and epsilon after the other."""
+    train, _, _, schema = read(name, 0)
     noises = {epsilon: calibrated(schema, settings, len(train), epsilon) for epsilon in EPSILONS}
-    for seed in given.seeds:
-        train, _, test, schema = read(given.data, seed)
-        real = {name: performance(train, test, schema, name, 0) for name in CLASSIFIERS}
+    for seed in seeds:
+        train, _, test, schema = read(name, seed)
+        real = {kind: performance(train, test, schema, kind, 0) for kind in CLASSIFIERS}
         for epsilon, noise in noises.items():
             began = time.perf_counter()
-            found = measure(given.data, seed, epsilon, noise)
-            found["real"] = {name: {"auc": one.auc, "accuracy": one.accuracy} for name, one in real.items()}
+            found = measure(name, seed, noise, masked)
+            found["real"] = {kind: {"auc": one.auc, "accuracy": one.accuracy} for kind, one in real.items()}
             seconds = time.perf_counter() - began
-            runs.append(
-                {"seed": seed, "epsilon": epsilon, "noise_multiplier": noise, "seconds": seconds, **found}
-            )
             print(
                 seed,
                 epsilon,
                 {k: round(v["gradient boosting"]["auc"], 3) for k, v in found.items()},
                 flush=True,
             )
-            if not given.steps:
-                written = {"layout": "sites", "order": 0 if given.data == "adult" else 1}
-                written |= {"data": given.data, "settings": settings, "runs": runs}
-                written["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, CPU"
-                path.write_text(json.dumps(written, indent=1) + "\n")
+            yield {"seed": seed, "epsilon": epsilon, "noise_multiplier": noise, "seconds": seconds, **found}
+
+
+def write(path, name, settings, runs):
+    """The results so far, by epsilon and seed."""
+    written = {"layout": "sites", "order": 0 if name == "adult" else 1, "data": name, "settings": settings}
+    written["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, CPU"
+    written["runs"] = sorted(runs, key=lambda run: (run["epsilon"], run["seed"]))
+    path.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", choices=sorted(SETTINGS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--steps", type=int, help="fewer, to try it out")
+    parser.add_argument("--masked", action="store_true", help="with keys, shares and masks: the same numbers")
+    parser.add_argument("--out", type=Path, help="where results go, if not to results/")
+    parser.add_argument("--merge", type=Path, nargs="+", help="files of other seeds, to be joined")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    settings = SETTINGS[given.data] | ({"steps": given.steps} if given.steps else {})
+    SETTINGS[given.data] = settings
+    path, runs = given.out or RESULTS / f"{given.data}.json", []
+    if given.merge:
+        read_files = [json.loads(file.read_text()) for file in given.merge]
+        assert all(one["settings"] == json.loads(json.dumps(settings)) for one in read_files), (
+            "other settings"
+        )
+        write(path, given.data, settings, [run for one in read_files for run in one["runs"]])
+        return
+    for run_done in runs_of(given.data, settings, given.seeds, given.masked):
+        runs.append(run_done)
+        write(path, given.data, settings, runs)
 
 
 if __name__ == "__main__":

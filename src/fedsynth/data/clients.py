@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,20 @@ class RawClients:
     def sizes(self) -> np.ndarray:
         """How many rows each client has."""
         return np.bincount(self.owner, minlength=self.count)
+
+    def only(self, chosen: np.ndarray) -> RawClients:
+        """The rows for which `chosen` [rows] is true, and the clients that own any of them."""
+        left, owner = np.unique(self.owner[chosen], return_inverse=True)
+        return replace(
+            self,
+            owner=owner.astype(np.int64),
+            count=len(left),
+            names=tuple(self.names[client] for client in left) if self.names else (),
+            frame=None if self.frame is None else self.frame[chosen].reset_index(drop=True),
+            images=None if self.images is None else self.images[chosen],
+            labels=None if self.labels is None else self.labels[chosen],
+            texts=None if self.texts is None else tuple(np.array(self.texts, dtype=object)[chosen]),
+        )
 
 
 def clients_from(

@@ -131,14 +131,14 @@ def run(
             federal = federated.is_federated(out)
             made = _resume_federated(out, federation, quiet) if federal else _resume(out, flags, quiet)
         else:
-            request = _request(flags, config, set_ or [])
+            request = request_of(flags, config, set_ or [])
             if federation is None:
                 made = _start(out, request, quiet)
             else:
                 made = federated.start(
-                    federation, out, request, _schema_of(request), minimum_sites, round_timeout, quiet
+                    federation, out, request, schema_of(request), minimum_sites, round_timeout, quiet
                 )
-                _write_sample(made, out)
+                write_sample(made, out)
     except KeyboardInterrupt:
         started = Folder(out).recipe.exists() or federated.is_federated(out)
         advice = f"go on with fedsynth run --out {out} --resume" if started else "nothing was written yet"
@@ -147,7 +147,7 @@ def run(
     _print_result(made, out, as_json)
 
 
-def _request(flags: dict[str, Any], config: Path | None, settings: list[str]) -> Request:
+def request_of(flags: dict[str, Any], config: Path | None, settings: list[str]) -> Request:
     """What the command line and its file ask for."""
     keys = read_toml(config) if config else {}
     pairs = _pairs(settings)
@@ -166,19 +166,19 @@ def _start(out: Path, request: Request, quiet: bool) -> Synthesizer:
     ):  # a resumed run must deal the same rows again
         request = request.changed(split_seed=Rng().integer() if request.seed is None else request.seed)
     Folder(out).refuse_existing()
-    schema = _schema_of(request)
-    raw = _read_clients(request, schema)
+    schema = schema_of(request)
+    raw = read_clients(request, schema)
     synthesizer = Synthesizer.of(request, schema)
     with TrainingProgress(request.epsilon, quiet=quiet) as watch:
         synthesizer.fit(raw, folder=out, watch=watch)
-    _write_sample(synthesizer, out)
+    write_sample(synthesizer, out)
     return synthesizer
 
 
 def _resume_federated(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
     made = federated.resume(out, federation, quiet)
     if not _sample_path(made, out).exists():
-        _write_sample(made, out)
+        write_sample(made, out)
     return made
 
 
@@ -191,15 +191,15 @@ def _resume(out: Path, flags: dict[str, Any], quiet: bool) -> Synthesizer:
         if _sample_path(made, out).exists():
             typer.echo(f"{out} is finished; nothing to resume.", err=True)
         else:
-            _write_sample(made, out)
+            write_sample(made, out)
         return made
     if flags["data"]:
         request = request.changed(data=flags["data"])
     schema = Schema.load(place.schema)
     synthesizer = Synthesizer.of(request, schema)
     with TrainingProgress(request.epsilon, quiet=quiet) as watch:
-        synthesizer.resume(_read_clients(request, schema), out, watch=watch)
-    _write_sample(synthesizer, out)
+        synthesizer.resume(read_clients(request, schema), out, watch=watch)
+    write_sample(synthesizer, out)
     return synthesizer
 
 
@@ -227,7 +227,7 @@ def _number(name: str, text: str, kind: type) -> Any:
         raise BadInput(f"--set {name}={text}: {error}") from None
 
 
-def _schema_of(request: Request) -> Schema:
+def schema_of(request: Request) -> Schema:
     """The schema, with the label and client column that the command line names."""
     if request.schema is None:
         raise BadInput(
@@ -238,7 +238,7 @@ def _schema_of(request: Request) -> Schema:
     return schema.with_client(request.client_column) if request.client_column else schema
 
 
-def _read_clients(request: Request, schema: Schema) -> RawClients:
+def read_clients(request: Request, schema: Schema) -> RawClients:
     """Rows and their owners, from the file that the request names."""
     if request.data is None:
         raise BadInput(
@@ -273,7 +273,7 @@ def _read_clients(request: Request, schema: Schema) -> RawClients:
     )
 
 
-def _write_sample(synthesizer: Synthesizer, out: Path) -> None:
+def write_sample(synthesizer: Synthesizer, out: Path) -> None:
     """The synthetic data that come with a run, and the page that may be published with them."""
     rows = synthesizer.request.rows or DEFAULT_ROWS
     drawn = synthesizer.sample(rows, seed=synthesizer.request.seed)

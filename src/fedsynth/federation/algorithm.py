@@ -7,7 +7,7 @@ It holds no state and no data. `client_round` works for a chunk of clients (one,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Protocol
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
-from fedsynth.errors import Incompatible
+from fedsynth.errors import Incompatible, NotPrivate
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.server import ServerRule
 from fedsynth.federation.state import ServerState
 from fedsynth.models.model import Layout, Model, initialise, layouts
-from fedsynth.privacy.mechanism import Charge, Mechanism, Wire
+from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Wire
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
 from fedsynth.training.plan import Phase, train
@@ -106,9 +106,33 @@ class Algorithm:
                 f"{self.name}: {type(self.mechanism).__name__} sends {self.wire.kind}, but the transport "
                 f"{self.transport.name} carries {' and '.join(self.transport.carries)}"
             )
+        self._check_schedule()
         if self.transport.blind:
             self._check_blind()
         object.__setattr__(self, "transport", self.transport.fitted(self.wire, self.schedule.clients))
+
+    def _check_schedule(self) -> None:
+        """Who takes part when must be what the noise was accounted for."""
+        schedule, release = self.schedule, self.mechanism.release
+        if release is not None:
+            schedule.amplify(release)  # refuses a sampling that is none
+            if release.separation > schedule.separation:
+                raise NotPrivate(
+                    f"{self.name}: {type(self.mechanism).__name__} needs {release.separation} rounds from one use of a "
+                    f"client to its next, but {type(schedule).__name__} promises {schedule.separation}; use a Rotation "
+                    "or FedBuff with that separation"
+                )
+        central = release is not None and release.trust != "local"
+        if schedule.weigh(1) != 1 and (central or self.transport.blind):
+            raise Incompatible(
+                f"{self.name}: staleness weights take messages off the grid on which they are "
+                f"{'noised' if central else 'sealed'}; set staleness=constant"
+            )
+        if schedule.buffered and self.transport.needs_cohort:
+            raise Incompatible(
+                f"{self.name}: the transport {self.transport.name} opens sums of an agreed cohort, and a buffer takes who "
+                "comes first; use the transport he, or a schedule of rounds"
+            )
 
     def _check_blind(self) -> None:
         """A server that never sees the sum can do nothing with it but have it averaged."""
@@ -159,11 +183,15 @@ class Algorithm:
         return objective.least, objective.bound
 
     def charges(self) -> list[Charge]:
-        """Each release of one round, with the amplification that the schedule gives it."""
+        """Each release of one round, with the amplification that the schedule gives it; equal ones as one."""
         sent = self.mechanism.release
         charges = [] if sent is None else [Charge(sent, self.schedule.amplify(sent))]
-        spent = (phase.rule.release for phase in self.plan)
-        return charges + [Charge(release, release.event) for release in spent if release is not None]
+        spent: dict[Release, int] = {}
+        for release in (phase.rule.release for phase in self.plan):
+            if release is not None:
+                one = replace(release, count=1)
+                spent[one] = spent.get(one, 0) + release.count
+        return charges + [Charge(replace(one, count=count), one.event) for one, count in spent.items()]
 
     def init(self, rng: Rng) -> ServerState:
         """The state before the first round."""
@@ -202,6 +230,8 @@ class Algorithm:
         reported = (loss.clamp(least, most) - least) * (self.report / (most - least))
         told = [torch.nan_to_num(reported)[:, None]] if self.report else []
         contribution = torch.cat([*changes, *told], dim=1)
+        sound = torch.isfinite(contribution).all(dim=1, keepdim=True)
+        contribution = torch.where(sound, contribution, 0.0)  # whose training diverged sends nothing
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
         if self.transport.blind:  # the server cannot add a change to what it does not know: send the whole
             messages = messages + self._whole(self._join(sent))
@@ -209,6 +239,7 @@ class Algorithm:
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for part in self.keep:
             kept |= {f"{part}/{slot}": value for slot, value in slots.get(part, {}).items()}
+        kept = {name: torch.where(sound, value, memory[name]) for name, value in kept.items()}
         return messages, kept
 
     def _local(
@@ -234,12 +265,16 @@ class Algorithm:
             params, slots = {**params, **progress.params}, {**slots, **progress.slots}
             if number == 0 or phase.label is not None:  # what is reported: the first phase, over all classes
                 losses, steps = losses + progress.losses, steps + progress.steps
-        return params, slots, losses / steps.clamp(min=1)
+        # who took no step has no loss to tell: the least one is sent as zero, like the update
+        return params, slots, torch.where(steps > 0, losses / steps.clamp(min=1), self.loss_bounds[0])
 
-    def server_round(self, state: ServerState, total: Tensor, rng: Rng) -> tuple[ServerState, float | None]:
+    def server_round(
+        self, state: ServerState, total: Tensor, rng: Rng, weight: float = 1.0
+    ) -> tuple[ServerState, float | None]:
         """The next state from the opened sum, and the mean loss that came with it (as private as the sum).
 
         Over a blind transport `total` is the average parameters, opened by the clients; empty if nobody took part.
+        `weight` is the mean weight of those in the sum: the loss is that much smaller.
         """
         current = self._join(state.parts)
         denominator = 1.0 if self.transport.blind else self.schedule.denominator()
@@ -254,8 +289,9 @@ class Algorithm:
         parts, trained = self._afterwards(parts, state.memory, total.device, rng.at("after"))
         memory = {**memory, **trained}
         least, most = self.loss_bounds
-        loss = least + float(mean[-1]) / self.report * (most - least) if self.report else None
-        return ServerState(state.version + 1, parts, memory, mechanism, state.balance), loss
+        loss = least + float(mean[-1]) / (self.report * weight) * (most - least) if self.report else None
+        after = replace(state, version=state.version + 1, parts=parts, memory=memory, mechanism=mechanism)
+        return after, loss
 
     def _afterwards(
         self, parts: dict[str, Tensor], memory: Memory, device: torch.device, rng: Rng

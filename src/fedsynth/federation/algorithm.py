@@ -21,7 +21,7 @@ from fedsynth.errors import Incompatible, NotPrivate
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.server import ServerRule
-from fedsynth.federation.state import ServerState
+from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.models.model import Layout, Model, initialise, layouts
 from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Wire
 from fedsynth.rng import Rng
@@ -52,6 +52,11 @@ class Job(Protocol):
 
     def charges(self) -> list[Charge]:
         """What opening the sum costs."""
+        ...
+
+    @property
+    def transport(self) -> Transport:
+        """How the messages are added up."""
         ...
 
     @property
@@ -276,11 +281,9 @@ class Algorithm:
         Over a blind transport `total` is the average parameters, opened by the clients; empty if nobody took part.
         `weight` is the mean weight of those in the sum: the loss is that much smaller.
         """
-        current = self._join(state.parts)
-        denominator = 1.0 if self.transport.blind else self.schedule.denominator()
         if self.transport.blind:
-            known = self._whole(current).to(total)
-            total = total - known if total.numel() else torch.zeros_like(known)
+            return self._averaged(state, total)
+        current, denominator = self._join(state.parts), self.schedule.denominator()
         mean, mechanism = self.mechanism.estimate(total, denominator, state.mechanism, rng.at("estimate"))
         mean = mean.to(device="cpu", dtype=torch.float32)
         own = {name: value for name, value in state.memory.items() if "/" not in name}
@@ -292,6 +295,22 @@ class Algorithm:
         loss = least + float(mean[-1]) / (self.report * weight) * (most - least) if self.report else None
         after = replace(state, version=state.version + 1, parts=parts, memory=memory, mechanism=mechanism)
         return after, loss
+
+    def _averaged(self, state: ServerState, average: Tensor) -> tuple[ServerState, float | None]:
+        """The next state over a blind transport; where nobody here can open the average, it is kept sealed."""
+        following = replace(state, version=state.version + 1)
+        if average.dtype == torch.uint8:
+            return replace(following, memory={SEALED: average}), None
+        if not average.numel():
+            return following, None
+        least, most = self.loss_bounds
+        loss = least + float(average[-1]) / self.report * (most - least) if self.report else None
+        return replace(following, parts={**state.parts, **self.parts_of(average)}), loss
+
+    def parts_of(self, average: Tensor) -> dict[str, Tensor]:
+        """The shared parts in an opened average of whole parameters, which has the loss at its end."""
+        flat = average.to(device="cpu", dtype=torch.float32)
+        return self._split(flat[:-1] if self.report else flat)
 
     def _afterwards(
         self, parts: dict[str, Tensor], memory: Memory, device: torch.device, rng: Rng

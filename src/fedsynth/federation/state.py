@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 
+SEALED = "sealed"  # in the memory of a server that cannot open: the last sum, as bytes
+
+
 @dataclass(frozen=True)
 class ServerState:
     """All that the server knows between rounds.

@@ -1,11 +1,14 @@
 """Measure rows of the DP-Fed-WAE tables: many trainings side by side, scored as the paper scores them.
 
-    python experiments/dp_fed_wae/measure.py [ROW ...] [--jobs 4] [--out results]
+    python experiments/dp_fed_wae/measure.py [ROW ...] [--jobs 4] [--runs 3] [--trials FOLDER] [--out results]
 
 Like `fedsynth experiment run`, but with the paper's scores alone: accuracy of a neural network and of a random forest
 trained on synthetic rows, the variation distance of 2- to 6-way marginals over 100 random sets of attributes, and the
 distance of the correlation matrices. (The general scores compare all pairs of 124 columns, which takes minutes.)
-A training gives `ROWS` synthetic rows; classifiers are trained once on each.
+A training gives `SETS` synthetic tables of `ROWS` rows, each with classifiers of its own; its scores are their means.
+
+Each finished training leaves a file ROW.NUMBER.json under `--trials`, and one whose file is there is not repeated: so a
+long table can be measured in pieces, on several machines, and put together at the end.
 """
 
 import argparse
@@ -17,12 +20,13 @@ from pathlib import Path
 
 import torch
 
+from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import clients_from, encode_clients
 from fedsynth.evaluation.experiment import DATA, Experiment, _plain, machine
 from fedsynth.evaluation.marginals import correlation_matrix_distance, marginals
 from fedsynth.evaluation.score import Score, across_runs
 from fedsynth.evaluation.tables import Tables
-from fedsynth.evaluation.utility import performance
+from fedsynth.evaluation.utility import majority, performance
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import statement
 from fedsynth.rng import Rng
@@ -30,6 +34,7 @@ from fedsynth.synthesis.synthesizer import Synthesizer
 
 HERE = Path(__file__).parent
 ROWS = 20_000
+SETS = 5
 CLASSIFIERS = {"neural network: accuracy": "mlp", "random forest: accuracy": "random forest"}
 
 
@@ -45,11 +50,14 @@ def trained(experiment, seed, train, schema):
         told = statement(
             ledger, delta=1e-9, adjacency=system.adjacency, unit=system.unit, seeded=seed is not None
         )
-        made = learned.sample(ROWS, Rng(seed))
         settings, epsilon = dict(experiment.baseline), request.epsilon
+
+        def draw(rows, seed):
+            return learned.sample(rows, Rng(seed))
+
     else:
         synthesizer = Synthesizer.of(request, schema).fit(raw)
-        told, made = synthesizer.privacy, synthesizer.sample(ROWS, seed=seed)
+        told, draw = synthesizer.privacy, synthesizer.sample
         settings = _plain(synthesizer.request.arguments)
         epsilon = told.epsilon if seed is None else request.epsilon
     seconds = time.perf_counter() - began
@@ -63,30 +71,46 @@ def trained(experiment, seed, train, schema):
         "delta": request.delta,
         "simulation": told.simulation,
     }
+    made = [draw(ROWS, seed=None if seed is None else SETS * seed + number) for number in range(SETS)]
     return made, settings, privacy, seconds
 
 
-def trial(row, number):
-    """One training and its scores."""
+def scored(train, made, test, schema, number):
+    """The scores of one synthetic table."""
+    one_class = made[schema.label].nunique() < 2  # a classifier can then only name it, always
+    learned = [
+        (majority(made, test, schema) if one_class else performance(made, test, schema, classifier, number))
+        for classifier in CLASSIFIERS.values()
+    ]
+    named = zip(CLASSIFIERS, learned, strict=True)
+    tables = Tables.of(train, made, schema)
+    accuracies = [Score(name, found.accuracy, "max") for name, found in named]
+    return [*accuracies, *marginals(tables)[0], correlation_matrix_distance(tables)]
+
+
+def trial(row, number, kept):
+    """One training and the means of its tables' scores: from the file that it left, if it has run before."""
+    file = kept / f"{row}.{number}.json"
+    if file.exists():
+        return json.loads(file.read_text())
     torch.set_num_threads(1)
     experiment = Experiment.load(HERE / f"{row}.toml")
     train, test, schema = DATA[experiment.data]()
     if experiment.train_rows:
         train = train.iloc[: experiment.train_rows]
     made, settings, privacy, seconds = trained(experiment, experiment.each[number], train, schema)
-    scores = [
-        Score(name, performance(made, test, schema, classifier, number).accuracy, "max")
-        for name, classifier in CLASSIFIERS.items()
-    ]
-    tables = Tables.of(train, made, schema)
-    scores += [*marginals(tables)[0], correlation_matrix_distance(tables)]
-    return {
+    scores = across_runs([scored(train, table, test, schema, place) for place, table in enumerate(made)])
+    found = {
         "scores": [score.to_dict() for score in scores],
         "settings": settings,
         "privacy": privacy,
         "seconds": seconds,
         "rows": [len(train), len(test)],
+        "machine": machine("cpu"),
     }
+    with replacing(file) as temporary:
+        temporary.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    return found
 
 
 def result(row, trials):
@@ -109,11 +133,12 @@ def result(row, trials):
         "settings": trials[0]["settings"],
         "seeds": list(experiment.seeds),
         "runs": len(trials),
+        "sets": SETS,
         "scores": [score.to_dict() for score in across_runs(found, experiment.seeds)],
         "privacy": trials[0]["privacy"],
         "claim": experiment.claim,
         "deviations": list(experiment.deviations),
-        "machine": machine("cpu"),
+        "machine": trials[0]["machine"],
         "seconds_training": [round(each["seconds"], 1) for each in trials],
     }
 
@@ -123,23 +148,31 @@ def main():
     parser.add_argument("rows", nargs="*")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=int, default=99)
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of the trainings to do, from 0")
+    parser.add_argument("--trials", type=Path, default=HERE / "trials")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     given = parser.parse_args()
     rows = given.rows or [path.stem for path in sorted(HERE.glob("*.toml"))]
     given.out.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(given.jobs) as pool:
-        waiting = {}
-        longest = max(len(Experiment.load(HERE / f"{row}.toml").each) for row in rows)
-        for number in range(min(given.runs, longest)):  # every row once before any row twice
-            for row in rows:
-                if number < len(Experiment.load(HERE / f"{row}.toml").each):
-                    waiting.setdefault(row, []).append(pool.submit(trial, row, number))
-        for number in range(min(given.runs, longest)):
-            for row in rows:
-                done = [future.result() for future in waiting[row][: number + 1]]
-                text = json.dumps(result(row, done), indent=1, allow_nan=False)
-                (given.out / f"{row}.json").write_text(text + "\n")
-                print(row, len(done), done[-1]["scores"][0]["value"], round(done[-1]["seconds"]), flush=True)
+    given.trials.mkdir(parents=True, exist_ok=True)
+    each = {row: min(given.runs, len(Experiment.load(HERE / f"{row}.toml").each)) for row in rows}
+    order = [
+        (number, place)
+        for number in (range(max(each.values())) if given.only is None else given.only)
+        for place, row in enumerate(rows)
+        if number < each[row]
+    ]
+    with ProcessPoolExecutor(given.jobs) as pool:  # every row once before any row twice
+        waiting = [
+            (rows[place], pool.submit(trial, rows[place], number, given.trials)) for number, place in order
+        ]
+        done = {}
+        for row, future in waiting:
+            done.setdefault(row, []).append(future.result())
+            with replacing(given.out / f"{row}.json") as temporary:
+                temporary.write_text(json.dumps(result(row, done[row]), indent=1, allow_nan=False) + "\n")
+            last = done[row][-1]
+            print(row, len(done[row]), last["scores"][0]["value"], round(last["seconds"]), flush=True)
 
 
 if __name__ == "__main__":

@@ -345,3 +345,8 @@ def test_unknown_events_are_refused():
         account.event_from_json({"type": "GausianDpEvent", "noise_multiplier": 1.0})
     with pytest.raises(BadInput, match="expected noise_multiplier"):
         account.event_from_json({"type": "GaussianDpEvent", "sigma": 1.0})
+
+
+def test_a_sum_too_large_for_the_grid_is_added_up_not_refused():
+    many = repeat(EpsilonDeltaDpEvent(8.0), 196)
+    assert epsilon(many, 1e-9, adjacency="replace-one") <= 196 * 8.0

@@ -1,5 +1,7 @@
 """DP-Fed-WAE: who takes part how often, what a client spends, where training starts, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -237,3 +239,14 @@ def test_answers_that_were_paid_for_and_lost_are_not_asked_for_again(schema, fra
         checkpoint.unlink()
     with pytest.raises(BudgetExhausted, match="cost them twice"):
         again.resume(clients, tmp_path / "run")
+
+
+def test_the_epsilon_shown_is_that_of_a_clients_turns_not_of_all_rounds(schema, frame):
+    declared = replace(schema, label_probabilities=(0.5, 0.5))  # nothing to ask for: all clients train
+    asked = {**SMALL, "epsilon": 4.0, "delta": 1e-6, "trust": "local", "group": 10, "participations": 2}
+    run = Synthesizer("dp_fed_wae", declared, opening=0.0, **asked).fit(
+        clients_from(frame, client_column="owner")
+    )
+    shown = {done["version"]: done["epsilon"] for done in run.history if done["epsilon"] is not None}
+    assert len(run.history) == 8
+    assert shown[1] == pytest.approx(2.0, rel=1e-4) and shown[8] == pytest.approx(4.0, rel=1e-4)

@@ -191,6 +191,8 @@ def interval_for(steps: Counted, delta: float, precision: float = FINE) -> float
     if interval <= 2 * wanted or interval > _MOST_INTERVAL:
         return interval
     whole = composed(steps, interval).get_epsilon_for_delta(delta)  # the rough estimate can be far too high
+    if not math.isfinite(whole):
+        return interval
     return min(interval, _power_of_two(max(wanted, one, whole / _POINTS_ALL)))
 
 

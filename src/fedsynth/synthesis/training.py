@@ -176,6 +176,7 @@ class Meter:
     budget: float
     first: int
     rounds: int
+    turns: Callable[[int], int] = int  # releases of one client in so many rounds, where clients take turns
     last: float | None = None
     _took: float = 0.0
     _when: float = 0.0
@@ -186,7 +187,7 @@ class Meter:
         if now - self._when < 10 * self._took and version < self.rounds:
             return None
         # the run was calibrated to the budget more finely than this, so the budget bounds it too
-        self.last = min(self.odometer.after(version - self.first), self.budget)
+        self.last = min(self.odometer.after(self.turns(version - self.first)), self.budget)
         self._when = time.perf_counter()
         self._took = self._when - now
         return self.last
@@ -277,7 +278,8 @@ class Training:
         odometer = account.Odometer(
             [account.compose(spent)], each, target.delta, self.prepared.adjacency, precision=_SHOWN_PRECISION
         )
-        return Meter(odometer, target.epsilon, version, rounds)
+        turns = self.prepared.algorithm.schedule.participations if self._turns else int
+        return Meter(odometer, target.epsilon, version, rounds, turns)
 
     @property
     def _turns(self) -> bool:

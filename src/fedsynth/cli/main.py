@@ -21,6 +21,7 @@ from fedsynth.cli import (
     schema,
     site,
     try_out,
+    tune,
     view,
 )
 from fedsynth.errors import FedsynthError
@@ -46,6 +47,7 @@ experiment.register(app)
 evaluate.register(app)
 report.register(app)
 compare.register(app)
+tune.register(app)
 view.register(app)
 
 REFUSED = 2

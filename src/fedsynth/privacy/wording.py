@@ -169,7 +169,13 @@ def _event(event: Mapping[str, Any]) -> str:
             return f"{inner}, each with probability {event['sampling_probability']:.4g}"
         if kind == "SampledWithoutReplacementDpEvent":
             return f"{inner}, {event['sample_size']:,} of {event['source_dataset_size']:,} at a time"
+        if kind == "SelfComposedDpEvent":
+            return f"{event['count']:,} times {inner}"
+        if kind == "RepeatAndSelectDpEvent":
+            return f"each training: {inner}"
         return inner
+    if "events" in event:
+        return " and ".join(_event(part) for part in event["events"])
     if "noise_multiplier" in event:
         noise = "Laplace" if kind == "LaplaceDpEvent" else "Gaussian"
         return f"{noise} noise of {event['noise_multiplier']:.4g} times the clip bound"

@@ -135,8 +135,8 @@ class Algorithm:
             )
         if schedule.buffered and self.transport.needs_cohort:
             raise Incompatible(
-                f"{self.name}: the transport {self.transport.name} opens sums of an agreed cohort, and a buffer takes who "
-                "comes first; use the transport he, or a schedule of rounds"
+                f"{self.name}: the transport {self.transport.name} opens sums of an agreed cohort, and a buffer takes "
+                "who comes first; use the transport he, or a schedule of rounds"
             )
 
     def _check_blind(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,8 @@ from fedsynth.federation.state import ServerState
 class Arrival:
     """The messages [rows, ...] of one or more clients, and the version they started from.
 
-    A site with many clients may add up their messages into one row. `lost` clients were asked too and will not come.
+    A site with many clients may add up their messages into one row. `lost` clients were asked too and will not come;
+    `gone` are their numbers where the link knows them. `at_s` is when it came, on a clock that is simulated.
     """
 
     ids: np.ndarray
@@ -25,13 +26,15 @@ class Arrival:
     bytes_up: int = 0
     bytes_down: int = 0
     lost: int = 0
+    gone: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    at_s: float | None = None
 
 
 class Link(Protocol):
     """Starts clients and hands their messages over as they arrive."""
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
-        """Ask these clients to work from this state."""
+        """Ask these clients to work from this state, beside those that are under way already."""
         ...
 
     def next(self) -> Arrival:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +15,14 @@ from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Link
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Clock, Schedule
+from fedsynth.federation.standing import Standing
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.rng import Rng
 from fedsynth.transport.transport import Transport
+
+_LARGEST = 1e6  # of a parameter: no trained network has one
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Round:
     dropped: int
     bytes_up: int
     bytes_down: int
+    simulated_s: float | None = None  # since the beginning, where clients have simulated speeds
 
 
 # Called before a sum is opened, with the round, what it costs and the clients in it: makes the ledger line durable.
@@ -40,29 +44,71 @@ Pay = Callable[[str, list[Charge], np.ndarray], None]
 Seen = Callable[[ServerState, Round], None]
 
 
+def _nothing(*_: object) -> None:
+    """Nobody listens."""
+
+
 def run(
-    algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay, seen: Seen, rounds: int
+    algorithm: Algorithm,
+    link: Link,
+    state: ServerState,
+    rng: Rng,
+    pay: Pay,
+    seen: Seen,
+    rounds: int,
+    hold: Callable[[ServerState], None] = _nothing,
+    tell: Callable[[str], None] = _nothing,
 ) -> ServerState:
-    """Train until `rounds`; `pay` is called before each release, `seen` after each round."""
+    """Train until `rounds`; `pay` is called before each release, `seen` after each round.
+
+    Where clients outlive a version, `hold` is called before they are charged, with a state that knows who is under way:
+    what it makes durable, with the link's own memory, is never charged and lost. `tell` hears why training ended early.
+    """
     while state.version < rounds:
         began = time.perf_counter()
         heard = gather(algorithm, algorithm.schedule, algorithm.transport, link, state, rng)
+        if heard is None:
+            tell(
+                f"after round {state.version}: too few clients have budget left to fill a buffer; training ends"
+            )
+            break
+        if heard.standing is not None:
+            state = replace(state, standing=heard.standing.to_tensors())
+            hold(state)
         pay(f"round {state.version + 1}", algorithm.charges(), heard.ids)
         opened = algorithm.transport.open(algorithm.wire, heard.total)
-        state, loss = algorithm.server_round(state, opened, rng.at("server", state.version))
+        after, loss = algorithm.server_round(state, opened, rng.at("server", state.version), heard.weight)
+        diverged = _diverged(after)
+        if diverged:
+            tell(f"round {after.version}: {diverged}; training ends with the model of round {state.version}")
+            break
+        if heard.standing is not None:
+            standing = heard.standing.settled(heard.came, state.version)
+            after = replace(after, standing=standing.to_tensors())
+        state = after
         link.commit(state)
         seconds = time.perf_counter() - began
-        seen(
-            state,
-            Round(
-                state.version, loss, seconds, heard.clients, heard.dropped, heard.bytes_up, heard.bytes_down
-            ),
-        )
+        seen(state, _round_of(state.version, loss, seconds, heard))
     return state
 
 
+def _diverged(state: ServerState) -> str:
+    """What is wrong with a model that no further round will mend; empty if nothing is."""
+    for name, flat in state.parts.items():
+        largest = float(flat.abs().max()) if flat.numel() else 0.0
+        if not largest <= _LARGEST:  # also where it is no number
+            return (
+                f"{name} has diverged (a parameter of {largest:g}); use a smaller learning rate, a smaller clip or "
+                "more clients in a round"
+            )
+    return ""
+
+
 class Heard(NamedTuple):
-    """The sealed sum of one round; `ids` are all that were asked, because any of them may have sent something."""
+    """The sealed sum of one version; `ids` are charged: all that were asked, since any of them may have sent something.
+
+    Where clients outlive a version, `ids` are those whose update came or was lost, and `standing` knows of the others.
+    """
 
     total: Tensor
     ids: np.ndarray
@@ -70,35 +116,71 @@ class Heard(NamedTuple):
     dropped: int
     bytes_up: int
     bytes_down: int
+    came: np.ndarray
+    weight: float = 1.0  # the mean of those in the sum
+    at_s: float | None = None
+    standing: Standing | None = None
+
+
+def _round_of(version: int, loss: float | None, seconds: float, heard: Heard) -> Round:
+    return Round(
+        version, loss, seconds, heard.clients, heard.dropped, heard.bytes_up, heard.bytes_down, heard.at_s
+    )
 
 
 def gather(
     job: Job, schedule: Schedule, transport: Transport, link: Link, state: ServerState, rng: Rng
-) -> Heard:
-    """Start this round's clients and add up what arrives; who does not arrive is left out of the sum alone."""
+) -> Heard | None:
+    """Start clients and add up what arrives until the server may step; None if it waits for more than can ever come.
+
+    Who does not arrive is left out of the sum, and of nothing else.
+    """
     total = transport.zero(job.wire)
-    clock = Clock(state.version)
-    ids = schedule.start(clock, rng)
-    link.start(job, ids, state)
-    clock = Clock(state.version, in_flight=len(ids))
+    clock = _clock(schedule, state)
+    asked = schedule.start(clock, rng)
+    link.start(job, asked, state)
+    clock = clock.with_started(asked)
+    came: list[np.ndarray] = []
     up = down = lost = 0
+    weights_of_all, at_s = 0.0, None
     while not schedule.ready(clock):
+        if not clock.in_flight:
+            return None
         arrival = link.next()
         weight = schedule.weigh(state.version - arrival.version)
         weights = torch.full((len(arrival.messages),), weight)
         if len(arrival.messages):
             total = transport.absorb(job.wire, total, arrival.messages, weights)
-        came = len(arrival.ids)
-        clock = Clock(clock.version, clock.in_flight - came - arrival.lost, clock.arrived + came)
-        ids = np.union1d(ids, arrival.ids)
+        weights_of_all += weight * len(arrival.ids)
+        came.append(arrival.ids)
+        clock = clock.with_heard(len(arrival.ids), arrival.lost, arrival.gone)
         up, down, lost = up + arrival.bytes_up, down + arrival.bytes_down, lost + arrival.lost
-    return Heard(total, ids, clock.arrived, max(0, lost), up, down)
+        at_s = arrival.at_s
+        more = schedule.refill(clock, rng)
+        if len(more):
+            link.start(job, more, state)
+            clock = clock.with_started(more)
+    arrived = np.concatenate(came) if came else asked[:0]
+    charged = np.union1d(asked, arrived)
+    if clock.standing is not None:
+        charged = np.concatenate([arrived, clock.standing.lost])
+    weight = weights_of_all / max(1, clock.arrived) or 1.0
+    return Heard(total, charged, clock.arrived, max(0, lost), up, down, arrived, weight, at_s, clock.standing)
+
+
+def _clock(schedule: Schedule, state: ServerState) -> Clock:
+    """Where the federation stands when a version begins."""
+    if not schedule.buffered:
+        return Clock(state.version)
+    standing = Standing.from_tensors(state.standing, schedule.clients)
+    return Clock(state.version, in_flight=len(standing.busy), standing=standing)
 
 
 def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Tensor:
     """The noisy answer to a one-shot query."""
     transport = query.transport
     heard = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
+    assert heard is not None, "a query is asked of a cohort"
     pay("", query.charges(), heard.ids)
     return query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))
 

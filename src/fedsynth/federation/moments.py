@@ -157,7 +157,13 @@ def _factors(second: Tensor, shares: Tensor, variance: Tensor, rank: int) -> Ten
     signal = ((apart.square() - room).sum() / (size.sum() * len(apart))).clamp(min=1e-12)
     apart = apart * (signal * size / (signal * size + room))
     values, vectors = torch.linalg.eigh(torch.diag(main) + apart)
-    return axes @ (vectors * values.clamp(min=0).sqrt()[:, None, :])
+    return _signed(axes @ (vectors * values.clamp(min=0).sqrt()[:, None, :]))
+
+
+def _signed(factor: Tensor) -> Tensor:
+    """The same directions, each turned so that its largest number is positive: an eigenvector's sign is arbitrary."""
+    largest = factor.abs().argmax(dim=1, keepdim=True)
+    return factor * torch.where(factor.gather(1, largest) < 0, -1.0, 1.0)
 
 
 def _shrunk_correlations(matrix: Tensor, variance: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -10,18 +10,35 @@ import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
 from fedsynth.errors import BadInput
+from fedsynth.federation.standing import Standing
 from fedsynth.privacy.mechanism import Release
 from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng
 
+_NOBODY = np.empty(0, dtype=np.int64)
+
 
 @dataclass(frozen=True)
 class Clock:
-    """Where the federation stands: the server's version, and the clients under way and arrived since it."""
+    """Where the federation stands: the server's version, and the clients under way and arrived since it.
+
+    `standing` tells them apart; it is kept only where clients outlive a version.
+    """
 
     version: int
     in_flight: int = 0
     arrived: int = 0
+    standing: Standing | None = None
+
+    def with_started(self, ids: np.ndarray) -> Clock:
+        """After these were asked."""
+        standing = self.standing and self.standing.started(ids)
+        return replace(self, in_flight=self.in_flight + len(ids), standing=standing)
+
+    def with_heard(self, came: int, lost: int, gone: np.ndarray) -> Clock:
+        """After so many arrived, and so many others were given up."""
+        standing = self.standing and self.standing.missed(gone)
+        return Clock(self.version, self.in_flight - came - lost, self.arrived + came, standing)
 
 
 class Schedule(Protocol):
@@ -47,8 +64,22 @@ class Schedule(Protocol):
         """The expected number of clients a round."""
         ...
 
+    @property
+    def buffered(self) -> bool:
+        """True if the server steps before all have arrived, so that clients outlive a version."""
+        ...
+
+    @property
+    def separation(self) -> int:
+        """The least number of versions from one use of a client to its next."""
+        ...
+
     def start(self, clock: Clock, rng: Rng) -> np.ndarray:
-        """The clients that start now."""
+        """The clients that start with this version."""
+        ...
+
+    def refill(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """The clients that start after an arrival, while the server still waits."""
         ...
 
     def weigh(self, age: int) -> float:
@@ -79,6 +110,20 @@ def _worthless(release: Release) -> bool:
 
 class _Synchronous:
     """One cohort a round; the server steps when all of it has arrived."""
+
+    @property
+    def buffered(self) -> bool:
+        """Never: a round begins and ends with nobody under way."""
+        return False
+
+    @property
+    def separation(self) -> int:
+        """One: a client may be in the next round again."""
+        return 1
+
+    def refill(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """Nobody: the cohort was drawn when the round began."""
+        return _NOBODY
 
     def weigh(self, age: int) -> float:
         """All count alike: weights by number of records are not allowed under DP."""
@@ -223,6 +268,11 @@ class Rotation(_Synchronous):
         return everyone[everyone % self.spared != 0] if self.spared else everyone
 
     @property
+    def separation(self) -> int:
+        """A client's next turn comes when all groups had theirs."""
+        return self.groups
+
+    @property
     def expected(self) -> float:
         """The size of a group, on average."""
         return len(self._members) / self.groups
@@ -242,6 +292,45 @@ class Rotation(_Synchronous):
         3
         """
         return -(-rounds // self.groups)
+
+    def amplify(self, release: Release) -> DpEvent:
+        """The cost as it is: whose turn it is, everybody knows."""
+        return release.event
+
+
+@dataclass(frozen=True)
+class Sequential(_Synchronous):
+    """One client after another, each from what the last one left (Priv-FedGAN, Xin et al. 2022)."""
+
+    clients: int
+    sampling: str = "none"
+    adjacency: str = "add-remove"
+
+    @property
+    def separation(self) -> int:
+        """All others come first."""
+        return self.clients
+
+    @property
+    def expected(self) -> float:
+        """One."""
+        return 1.0
+
+    def start(self, clock: Clock, rng: Rng) -> np.ndarray:
+        """The client whose turn it is."""
+        return np.array([clock.version % self.clients], dtype=np.int64)
+
+    def denominator(self) -> float:
+        """One."""
+        return 1.0
+
+    def participations(self, rounds: int) -> int:
+        """A client's turns.
+
+        >>> Sequential(clients=4).participations(rounds=9)
+        3
+        """
+        return -(-rounds // self.clients)
 
     def amplify(self, release: Release) -> DpEvent:
         """The cost as it is: whose turn it is, everybody knows."""

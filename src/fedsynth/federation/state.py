@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+_GROUPS = ("parts", "memory", "mechanism", "standing")
+
 
 SEALED = "sealed"  # in the memory of a server that cannot open: the last sum, as bytes
 
@@ -24,6 +26,7 @@ class ServerState:
     memory: dict[str, Tensor] = field(default_factory=dict)  # the server rule's
     mechanism: dict[str, Tensor] = field(default_factory=dict)  # public: sent with each broadcast
     balance: Tensor | None = None  # class probabilities, declared or paid for
+    standing: dict[str, Tensor] = field(default_factory=dict)  # of clients, where they outlive a version
 
     def with_balance(self, balance: Tensor) -> ServerState:
         """The same state, knowing the class balance."""
@@ -32,7 +35,7 @@ class ServerState:
     def to_tensors(self) -> dict[str, Tensor]:
         """Named tensors, for a file without pickle."""
         tensors = {"version": torch.tensor(self.version)}
-        for group in ("parts", "memory", "mechanism"):
+        for group in _GROUPS:
             tensors |= {f"{group}/{name}": value for name, value in getattr(self, group).items()}
         if self.balance is not None:
             tensors["balance"] = self.balance
@@ -41,7 +44,7 @@ class ServerState:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> ServerState:
         """The state that `to_tensors` wrote."""
-        groups: dict[str, dict[str, Tensor]] = {"parts": {}, "memory": {}, "mechanism": {}}
+        groups: dict[str, dict[str, Tensor]] = {group: {} for group in _GROUPS}
         for name, value in tensors.items():
             group, _, rest = name.partition("/")
             if group in groups:

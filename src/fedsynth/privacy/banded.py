@@ -83,7 +83,7 @@ class BandedGaussian:
             f"{self.participations} times, at least {self.separation} rounds apart"
         )
         event = gaussian_event(self.noise_multiplier)
-        return Release(what, "client", "central", event, amplifies=False)
+        return Release(what, "client", "central", event, amplifies=False, separation=self.separation)
 
     @property
     def run_event(self) -> DpEvent:

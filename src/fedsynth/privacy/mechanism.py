@@ -31,6 +31,7 @@ class Release:
     event: DpEvent
     count: int = 1  # times a round
     amplifies: bool = True  # False for noise that is correlated over rounds: sampling is then worth nothing
+    separation: int = 1  # rounds that must lie between two uses of a client for this to be the cost of each
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,11 @@ class Charge:
 
     @property
     def holder(self) -> str:
-        """Whose ledger pays: each client's own where nobody else is trusted, the server's otherwise."""
-        return "client" if self.release.trust == "local" else "server"
+        """Whose lines these are: the server's, for everybody, or those of each client in the round.
+
+        The latter where nobody else is trusted, and where a round costs nothing to those who are not in it.
+        """
+        return "client" if self.release.trust == "local" or not self.release.amplifies else "server"
 
 
 class Wire(Protocol):

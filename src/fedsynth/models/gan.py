@@ -53,7 +53,7 @@ class Game:
     loss: LossName
     penalty: float
 
-    def discriminate(self, score: _Score, real: Tensor, fake: Tensor, label: Tensor, mix: Tensor) -> Tensor:
+    def discriminate(self, score: Score, real: Tensor, fake: Tensor, label: Tensor, mix: Tensor) -> Tensor:
         """The critic's loss for each row."""
         if self.loss == "logistic":
             return F.softplus(-score(real, label)) + F.softplus(score(fake, label))
@@ -63,13 +63,13 @@ class Game:
         steep = torch.sqrt(slope.square().sum(1) + 1e-8)
         return score(fake, label) - score(real, label) + self.penalty * (steep - 1).square()
 
-    def generate(self, score: _Score, fake: Tensor, label: Tensor) -> Tensor:
+    def generate(self, score: Score, fake: Tensor, label: Tensor) -> Tensor:
         """The generator's loss for each row that it made."""
         found = score(fake, label)
         return F.softplus(-found) if self.loss == "logistic" else -found
 
 
-class _Score:
+class Score:
     """A critic with its parameters: rows and labels in, scores out."""
 
     def __init__(self, critic: nn.Module, params: Params) -> None:
@@ -119,7 +119,7 @@ class ImageGAN:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
         game, score = (
             Game(self.loss_name, self.penalty),
-            _Score(self.parts["discriminator"], params["discriminator"]),
+            Score(self.parts["discriminator"], params["discriminator"]),
         )
         latent, extra = noise[:, : self.latent], noise[:, self.latent]
         if objective == "generate":
@@ -185,7 +185,7 @@ class TableGAN:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
         game, score = (
             Game(self.loss_name, self.penalty),
-            _Score(self.parts["discriminator"], params["discriminator"]),
+            Score(self.parts["discriminator"], params["discriminator"]),
         )
         latent, gumbel, extra = noise[:, : self.latent], noise[:, self.latent : -1], noise[:, -1]
         if objective == "generate":

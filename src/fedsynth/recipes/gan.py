@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Schedule
 from fedsynth.models.gan import ImageGAN, LossName, TableGAN
 from fedsynth.models.model import Model, total_size
+from fedsynth.models.moment_gan import MomentGAN
+from fedsynth.models.moment_vae import MomentVAE
+from fedsynth.recipes.moment_vae import moments_query
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_balance, client_mechanism, schedule_of
@@ -24,12 +30,31 @@ class Adversaries:
     latent: int = setting(64, "numbers in the generator's input", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
     width: int = setting(16, "channels of the critic's first convolution, for images", 1)
+    critic: str = setting("patches", "patches or whole: what the critic of images looks at")
+    painter: int = setting(
+        16, "channels of the generator's first convolution, where it starts from moments", 4
+    )
     game: str = setting("wasserstein", "wasserstein or logistic: the loss of both sides")
     penalty: float = setting(1.0, "weight of the gradient penalty of the wasserstein loss", 0.0)
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("game", self.game, ("wasserstein", "logistic"))
+        one_of("critic", self.critic, ("patches", "whole"))
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What clients are asked once before the rounds, and how much of the budget that takes."""
+
+    start_share: float = setting(
+        0.5, "share of the budget for the class moments (0: none are asked)", 0.0, 0.999
+    )
+    frequencies: int = setting(100, "lowest frequencies of a channel that the moments are taken of", 4)
+    directions: int = setting(60, "main directions of the classes' covariances", 1)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -44,9 +69,18 @@ class Generation:
         check_ranges(self)
 
 
-def adversaries(task: Task, settings: Adversaries) -> Model:
+def adversaries(task: Task, settings: Adversaries, opening: Opening) -> Model:
     """The GAN for the task's kind of data."""
     game: LossName = "logistic" if settings.game == "logistic" else "wasserstein"
+    if task.kind == "image" and opening.start_share:
+        return MomentGAN(
+            moments_of(task, opening),
+            settings.width,
+            settings.critic == "patches",
+            settings.painter,
+            game,
+            settings.penalty,
+        )
     if task.kind == "table":
         return TableGAN(
             task.width, task.blocks, task.classes, settings.latent, settings.hidden, game, settings.penalty
@@ -57,6 +91,24 @@ def adversaries(task: Task, settings: Adversaries) -> Model:
     raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
 
 
+def moments_of(task: Task, opening: Opening) -> MomentVAE:
+    """The class Gaussians that a generator of images starts from."""
+    channels, side = task.image
+    frequencies = min(opening.frequencies, side**2)
+    rank = min(opening.directions, channels * frequencies)
+    return MomentVAE(channels, side, task.classes, frequencies, rank)
+
+
+def opening_query(
+    task: Task, opening: Opening, privacy: ClientPrivacy, schedule: Schedule, rounds: int
+) -> Query:
+    """Ask for the class moments, at so much of the budget that the rounds together are worth the rest."""
+    drawn = schedule.expected / task.clients if task.trust == "central" else 1.0
+    together = privacy.noise_multiplier / (drawn * math.sqrt(schedule.participations(rounds)))
+    answer = max(0.3, together * math.sqrt((1 - opening.start_share) / opening.start_share))
+    return moments_query(task, moments_of(task, opening), answer)
+
+
 def dp_fedavg_gan(
     task: Task,
     networks: Adversaries = Adversaries(),
@@ -64,6 +116,7 @@ def dp_fedavg_gan(
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     generation: Generation = Generation(),
+    opening: Opening = Opening(),
 ) -> Algorithm:
     """DP-FedAvg-GAN (Augenstein et al. 2020, Algorithm 1): clients train the critic, the server the generator.
 
@@ -75,14 +128,14 @@ def dp_fedavg_gan(
     They are not yet tuned under noise or for images; the paper's are `game=wasserstein penalty=10 generator_steps=6
     generator_batch=32 generator_learning_rate=0.005 optimizer=sgd learning_rate=0.0005 clip=0.1`.
     """
-    model = adversaries(task, networks)
+    model = adversaries(task, networks, opening)
     schedule = schedule_of(task, rounds)
     critic = {"discriminator": local.build(task.kind)}
     painter = {"generator": Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)}
     return Algorithm(
         name="dp_fedavg_gan",
         model=model,
-        homes={"discriminator": Home.SHARED, "generator": Home.SERVER},
+        homes={part: Home.SHARED if part == "discriminator" else Home.SERVER for part in model.parts},
         plan=(Phase("discriminate", critic, local.rule),),
         after=Phase("generate", painter, Free(generation.generator_steps, generation.generator_batch)),
         mechanism=client_mechanism(task, privacy, total_size(model, ["discriminator"])),
@@ -90,6 +143,10 @@ def dp_fedavg_gan(
         server=rounds.build(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        balance=client_balance(task, privacy, schedule, rounds.rounds),
+        balance=(
+            opening_query(task, opening, privacy, schedule, rounds.rounds)
+            if "prior" in model.parts
+            else client_balance(task, privacy, schedule, rounds.rounds)
+        ),
         report=privacy.report * privacy.clip,
     )

@@ -52,14 +52,20 @@ class Folder:
         self.ledger = self.path / "ledger.jsonl"
         self.history = self.path / "history.jsonl"
         self.generator = self.path / "generator.safetensors"
+        self.sealed = self.path / "generator.sealed"  # where only a key-holder can open it
         self.privacy = self.path / "privacy.json"
         self.state = self.path / "state"
         self._checkpoint = self.state / "checkpoint.safetensors"
 
     @property
     def finished(self) -> bool:
-        """True once the generator is there."""
-        return self.generator.exists() and self.privacy.exists()
+        """True once the generator is there, sealed or open."""
+        return (self.generator.exists() or self.sealed.exists()) and self.privacy.exists()
+
+    @property
+    def closed(self) -> bool:
+        """True if a key-holder has to open the generator first."""
+        return self.sealed.exists() and not self.generator.exists()
 
     def refuse_existing(self) -> None:
         """A run never writes over another."""

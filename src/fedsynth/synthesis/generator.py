@@ -182,6 +182,11 @@ def _read(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except FileNotFoundError:
+        if path.with_suffix(".sealed").exists():
+            raise BadInput(
+                f"{path}: this run's generator is sealed; a key-holder opens it with fedsynth keys open "
+                f"{path.parent} --key he.secret"
+            ) from None
         raise BadInput(f"{path}: no such file; is the run finished? Continue it with --resume") from None
     except Exception as error:
         raise BadInput(f"{path}: cannot be read as safetensors ({error})") from None

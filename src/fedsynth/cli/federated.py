@@ -11,7 +11,6 @@ from fedsynth.errors import NotPrivate
 from fedsynth.privacy.chain import head_path
 from fedsynth.synthesis.folder import Folder, beside
 from fedsynth.synthesis.request import Request
-from fedsynth.synthesis.synthesizer import Synthesizer
 
 _FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
 
@@ -29,7 +28,7 @@ def start(
     minimum_sites: int,
     round_timeout_s: float,
     quiet: bool,
-) -> Synthesizer:
+) -> None:
     """Begin a run over the sites of a federation."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
@@ -42,11 +41,10 @@ def start(
     wait_for_server(kit, _FIRST_S)
     out.mkdir(parents=True, exist_ok=True)
     assignment.save(out)
-    return resume(out, None, quiet)
 
 
-def resume(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
-    """Go on with a run, wherever it was left."""
+def resume(out: Path, federation: Path | None, quiet: bool) -> None:
+    """Bring a run to its end, wherever it was left."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
         from fedsynth.synthesis.coordinate import Assignment, Coordinator
@@ -61,7 +59,6 @@ def resume(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
             except KeyboardInterrupt:
                 coordinator.cancel()
                 raise
-    return Synthesizer.load(out)
 
 
 def _earlier(request: Request, schema: Schema) -> dict[str, str]:

@@ -18,6 +18,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.data.text import read_texts
 from fedsynth.errors import BadInput
+from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.registry import RECIPES, parse, recipe_named
 from fedsynth.report.public import write_public
 from fedsynth.rng import Rng
@@ -135,16 +136,19 @@ def run(
             if federation is None:
                 made = _start(out, request, quiet)
             else:
-                made = federated.start(
+                federated.start(
                     federation, out, request, schema_of(request), minimum_sites, round_timeout, quiet
                 )
-                write_sample(made, out)
+                made = _resume_federated(out, federation, quiet)
     except KeyboardInterrupt:
         started = Folder(out).recipe.exists() or federated.is_federated(out)
         advice = f"go on with fedsynth run --out {out} --resume" if started else "nothing was written yet"
         typer.echo(f"fedsynth: interrupted; {advice}", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    _print_result(made, out, as_json)
+    if made is None:
+        _print_closed(out, as_json)
+    else:
+        _print_result(made, out, as_json)
 
 
 def request_of(flags: dict[str, Any], config: Path | None, settings: list[str]) -> Request:
@@ -175,8 +179,12 @@ def _start(out: Path, request: Request, quiet: bool) -> Synthesizer:
     return synthesizer
 
 
-def _resume_federated(out: Path, federation: Path | None, quiet: bool) -> Synthesizer:
-    made = federated.resume(out, federation, quiet)
+def _resume_federated(out: Path, federation: Path | None, quiet: bool) -> Synthesizer | None:
+    """The finished run, or None where a key-holder has to open its generator first."""
+    federated.resume(out, federation, quiet)
+    if Folder(out).closed:
+        return None
+    made = Synthesizer.load(out)
     if not _sample_path(made, out).exists():
         write_sample(made, out)
     return made
@@ -300,6 +308,14 @@ def _print_result(made: Synthesizer, out: Path, as_json: bool) -> None:
         return
     typer.echo(str(made.privacy))
     typer.echo(f"\nWritten to {out}: " + ", ".join(sorted(path.name for path in out.iterdir())))
+
+
+def _print_closed(out: Path, as_json: bool) -> None:
+    told = Statement.load(Folder(out).privacy)
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "sealed": True, "privacy": told.to_dict()}))
+        return
+    typer.echo(f"{told}\n\nThe generator is sealed; a key-holder opens it: fedsynth keys open {out} --key he.secret")
 
 
 def sample(

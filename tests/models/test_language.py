@@ -77,3 +77,22 @@ def test_top_one_always_writes_the_same():
     model = LanguageModel(symbols=6, length=4, embedding=5, hidden=6, top=1)
     rows = model.sample(params_of(model), torch.zeros(10), Rng(3))
     assert (rows == rows[0]).all()
+
+
+def test_accuracy_counts_known_words_that_the_likeliest_guess_hits():
+    model = LanguageModel(symbols=6, length=3)
+    params = params_of(model)
+    params["model"] = {name: torch.zeros_like(value) for name, value in params["model"].items()}
+    params["model"]["bias"][4] = 1.0  # word 4 is always the likeliest
+    params["model"]["bias"][2] = 9.0  # the unknown word is no guess
+    rows = torch.tensor([[START, 4, 5, END], [START, 4, 2, 4]])
+    assert model.accuracy(params, rows) == pytest.approx(3 / 4)
+
+
+def test_what_follows_agrees_with_the_joint_probability():
+    params = params_of(MODEL)
+    row = torch.tensor([[START, 2, 3, END]])
+    chances = MODEL.following(params, row[:, :-1])
+    assert chances.sum(-1).tolist() == [pytest.approx([1.0, 1.0, 1.0])]
+    joint = math.log(chances[0, 0, 2] * chances[0, 1, 3] * chances[0, 2, END])
+    assert MODEL.log_probability(params, row).item() == pytest.approx(joint, abs=1e-4)

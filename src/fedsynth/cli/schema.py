@@ -1,4 +1,4 @@
-"""The commands `fedsynth schema draft` and `fedsynth schema check`."""
+"""The commands `fedsynth schema draft`, `fedsynth schema check` and (in schema_text.py) `fedsynth schema text`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli.payment import budget_of
+from fedsynth.cli.schema_text import text
 from fedsynth.data.clients import clients_from
 from fedsynth.data.conform import conform
 from fedsynth.data.draft import draft_image_schema, draft_schema
@@ -38,8 +40,8 @@ _REVIEW = (
     "Inferred bounds and categories were read from the rows and can give a person away. Correct them to what "
     'is publicly known and write "public" in "provenance", or pay for them out of the privacy budget.'
 )
-_PAID_DELTA = 1e-6
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+app.command()(text)
 
 
 @app.command()
@@ -66,7 +68,7 @@ def draft(
     """
     if out.exists() and not force:
         raise BadInput(f"{out}: this file exists; choose another name or overwrite it with --force")
-    budget = None if pay is None else _budget(pay)
+    budget = None if pay is None else budget_of(pay)
     schema = _draft(file, label, client_column)
     if budget is not None:
         schema = _paid(file, schema, *budget, out)
@@ -117,20 +119,6 @@ def _draft(file: Path, label: str | None, client_column: str | None) -> Schema:
             "--label and --client-column name columns of a table; images bring their labels themselves"
         )
     return draft_image_schema(*read_images(file))
-
-
-def _budget(text: str) -> tuple[float, float]:
-    """Epsilon and delta out of `epsilon=0.5,delta=1e-6`."""
-    given = dict(part.partition("=")[::2] for part in text.replace(" ", "").split(","))
-    try:
-        epsilon, delta = float(given.pop("epsilon")), float(given.pop("delta", _PAID_DELTA))
-    except (KeyError, ValueError):
-        raise BadInput(
-            f"--pay {text}: expected epsilon=E or epsilon=E,delta=D, for example --pay epsilon=0.5"
-        ) from None
-    if given or not epsilon > 0 or not 0 < delta < 1:
-        raise BadInput(f"--pay {text}: expected a positive epsilon and a delta in (0, 1), and nothing else")
-    return epsilon, delta
 
 
 def _paid(file: Path, draft: Schema, epsilon: float, delta: float, out: Path) -> Schema:

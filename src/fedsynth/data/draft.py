@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
 from fedsynth.data.column import LARGEST_CLASS_RANGE, LARGEST_RANGE, Column
 from fedsynth.data.schema import Schema
+from fedsynth.data.text import words_of
 from fedsynth.data.values import as_text
 from fedsynth.errors import BadInput, nearest
 
@@ -57,6 +61,19 @@ def draft_image_schema(images: np.ndarray, labels: np.ndarray | None = None) -> 
         label="label",
         provenance={"label": "inferred"},
     )
+
+
+def draft_text_schema(texts: Iterable[str], words: int, length: int | None = None) -> Schema:
+    """A schema with the most frequent words of these texts: read from private texts, so they are `inferred`.
+
+    >>> draft_text_schema(["a b a", "c a b"], 2).vocabulary
+    ('a', 'b')
+    """
+    counts = Counter(word for text in texts for word in words_of(text))
+    if not counts:
+        raise BadInput("the texts hold no words; expected at least one text with words")
+    chosen = tuple(word for word, _ in counts.most_common(words))
+    return Schema(kind="text", vocabulary=chosen, length=length, provenance={"vocabulary": "inferred"})
 
 
 def _draft_column(name: str, series: pd.Series, is_label: bool) -> Column:

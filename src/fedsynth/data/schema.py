@@ -286,7 +286,7 @@ def _probability_problems(schema: Schema) -> list[str]:
 
 
 def _provenance_problems(schema: Schema, names: list[str]) -> list[str]:
-    known = [*names, "label_probabilities"]
+    known = [*names, "label_probabilities", *(["vocabulary"] if schema.kind == "text" else [])]
     found = [
         f"provenance of unknown column {name!r}, {nearest(str(name), known)}"
         for name in schema.provenance

@@ -139,6 +139,24 @@ def read_texts(path: Path | str, text_column: str, client_column: str | None) ->
     return kept.reset_index(drop=True)
 
 
+def read_vocabulary(path: Path | str) -> tuple[str, ...]:
+    """Public words out of a file with one a line, from the most frequent on; lower case, each once."""
+    source = Path(path)
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise BadInput(f"{source}: cannot be read ({error.strerror}); expected a file of words") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    found = dict.fromkeys(line.strip().lower() for line in lines if line.strip())
+    wrong = next((word for word in found if words_of(word) != [word]), None)
+    if wrong is not None:
+        raise BadInput(f"{source}: {wrong!r} is no single word; expected one word or punctuation mark a line")
+    if not found:
+        raise BadInput(f"{source}: holds no words; expected one a line")
+    return tuple(found)
+
+
 def _read_lines(source: Path) -> pd.DataFrame:
     if not source.is_file():
         raise BadInput(f"{source}: there is no such file; check the path")

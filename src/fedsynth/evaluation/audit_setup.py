@@ -36,6 +36,7 @@ EXAMPLE = Schema(
     ),
     label="outcome",
 )
+EXAMPLE_TEXT = Schema(kind="text", vocabulary=("the", "a", "is", "to", "and", "of", "."), length=6)
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Setup:
     def of_recipe(
         cls, name: str, target: Target, arguments: Mapping[str, Any], schema: Schema | None = None
     ) -> Setup:
-        """The recipe with noise calibrated to the target; without a schema, four columns stand for any."""
+        """The recipe with noise calibrated to the target; without a schema, a few columns or words stand for any."""
         recipe = recipe_named(name)
-        schema = schema or EXAMPLE
+        schema = schema or (EXAMPLE_TEXT if recipe.kinds == ("text",) else EXAMPLE)
         values = recipe.values(arguments)
         if "records" in values and not values["records"]:
             values["records"] = _USUAL_RECORDS

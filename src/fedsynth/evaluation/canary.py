@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from fedsynth.data.clients import Clients, Padded
 from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.text import START, UNKNOWN, TextEncoding
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Job
@@ -240,6 +241,11 @@ def made_up(schema: Schema, clients: int, empty: int, rng: Rng) -> Clients:
         return Clients(
             torch.from_numpy(draw.integers(0, 256, (count, *shape), dtype=np.uint8)), classes, offsets
         )
+    if schema.kind == "text":
+        texts = TextEncoding(schema)
+        written = torch.from_numpy(draw.integers(UNKNOWN, texts.symbols, (count, texts.length + 1)))
+        written[:, 0] = START
+        return Clients(written.to(torch.int32), classes, offsets)
     encoding = TableEncoding(schema)
     x = torch.zeros(count, encoding.width)
     for block in encoding.blocks:

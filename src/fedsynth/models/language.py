@@ -17,10 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedsynth.data.text import END, START
-from fedsynth.models.model import Batch, Objective, Params, weighted_mean
+from fedsynth.data.text import END, START, UNKNOWN
+from fedsynth.models.model import Batch, Objective, Params, layouts, weighted_mean
 from fedsynth.rng import Rng
 
+_ENDS, _UNKNOWN_SHARE = 0.07, 0.2  # guesses at the share of ends and of unknown words among all symbols
 Carry = tuple[tuple[Tensor, Tensor], ...]  # (cell, projected) of each layer
 
 
@@ -80,6 +81,35 @@ class Recurrent(nn.Module):
         return tuple((blank.expand(rows, self.hidden), blank.expand(rows, width)) for _ in self.cells)
 
 
+def zipf_bias(symbols: int) -> Tensor:
+    """Where a bias starts if words are listed from the most frequent on: the shares that Zipf's law gives their ranks.
+
+    A text of a dozen words ends after the last, and a fifth of its words are taken to be unknown.
+
+    >>> torch.softmax(zipf_bias(103), 0)[[END, UNKNOWN, 3]]
+    tensor([0.0700, 0.2000, 0.0706])
+    """
+    ranks = torch.arange(symbols - UNKNOWN - 1, dtype=torch.float32) + 2.7  # Mandelbrot's shift
+    words = (1 - _ENDS - _UNKNOWN_SHARE) / ranks / (1 / ranks).sum()
+    special = torch.zeros(UNKNOWN + 1)
+    special[END], special[START], special[UNKNOWN] = _ENDS, 1e-6, _UNKNOWN_SHARE
+    shares = torch.cat([special, words]).log()
+    return shares - shares.mean()
+
+
+@dataclass(frozen=True)
+class ZipfStart:
+    """The public starting point of a word model whose vocabulary is listed from the most frequent word on."""
+
+    model: LanguageModel
+
+    def __call__(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
+        """The parts with such a bias."""
+        layout = layouts(self.model)["model"]
+        named = {**layout.split(parts["model"]), "bias": zipf_bias(self.model.symbols)}
+        return {**parts, "model": layout.join(named)}
+
+
 @dataclass(frozen=True)
 class LanguageModel:
     """The next symbol of a text, given those before it."""
@@ -130,11 +160,13 @@ class LanguageModel:
         counted = ((ended <= 1) & ((following != END) | (ended == 1))).to(torch.float32)
         return surprise * counted, counted
 
+    @torch.no_grad()
     def log_probability(self, params: Mapping[str, Params], rows: Tensor) -> Tensor:
         """The exact joint log-probability of each row [rows] (Augenstein et al. 2020, equation 1), its end included."""
         pieces = rows.to(torch.int64).split(1000)
         return torch.cat([-self._surprise(params["model"], piece)[0].sum(1) for piece in pieces])
 
+    @torch.no_grad()
     def perplexity(self, params: Mapping[str, Params], rows: Tensor) -> float:
         """The exponential of the mean surprise at a symbol."""
         total = count = 0.0
@@ -142,6 +174,24 @@ class LanguageModel:
             surprise, counted = self._surprise(params["model"], piece)
             total, count = total + float(surprise.sum()), count + float(counted.sum())
         return math.exp(total / max(1.0, count))
+
+    @torch.no_grad()
+    def accuracy(self, params: Mapping[str, Params], rows: Tensor) -> float:
+        """How often the likeliest word of the vocabulary is the one that comes, where one of them does come."""
+        right = count = 0.0
+        for piece in rows.to(torch.int64).split(500):
+            logits, _ = self._read(params["model"], piece[:, :-1])
+            first = UNKNOWN + 1
+            guess, following = logits[..., first:].argmax(-1) + first, piece[:, 1:]
+            known = following >= first
+            right, count = right + float(((guess == following) & known).sum()), count + float(known.sum())
+        return right / max(1.0, count)
+
+    @torch.no_grad()
+    def following(self, params: Mapping[str, Params], rows: Tensor) -> Tensor:
+        """The probability of each symbol after each place of the rows, [rows, places, symbols]."""
+        pieces = rows.to(torch.int64).split(500)
+        return torch.cat([F.softmax(self._read(params["model"], piece)[0], dim=-1) for piece in pieces])
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Rows of symbols [count, length + 1], each a start and what follows until its end."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.server import Momentum
-from fedsynth.models.language import LanguageModel
+from fedsynth.models.language import LanguageModel, ZipfStart
 from fedsynth.models.model import total_size
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
@@ -16,21 +17,25 @@ from fedsynth.recipes.vae import client_mechanism, schedule_of
 from fedsynth.training.plan import Phase
 from fedsynth.transport.registry import transport_named
 
-# embedding, hidden, layers; the published ones are Augenstein et al.'s (appendix B.2), for a GPU and very many clients
-SIZES = {"small": (32, 64, 1), "published word": (96, 670, 1), "published character": (128, 256, 3)}
+# embedding, hidden, layers, for words and for bytes; the paper's (Augenstein et al. 2020, appendix B.2) want a GPU and
+# hundreds of thousands of clients
+SIZES = {"small": ((32, 64, 1), (32, 64, 1)), "paper": ((96, 670, 1), (128, 256, 3))}
+STARTS = ("ranked", "even")
 
 
 @dataclass(frozen=True)
 class Writer:
-    """The model's size, and how it writes."""
+    """The model's size, where it starts, and how it writes."""
 
-    size: str = setting("small", "small, 'published word' or 'published character'")
+    size: str = setting("small", "small, or paper: 670 hidden units for words, 3 × 256 for bytes")
+    start: str = setting("ranked", "ranked: the vocabulary is listed from the most frequent word on; or even")
     temperature: float = setting(1.0, "below 1 the likelier symbols are favored in sampling", 0.05, 10.0)
     top: int = setting(0, "draw from so many likeliest symbols only (0: all)", 0)
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("size", self.size, SIZES)
+        one_of("start", self.start, STARTS)
 
 
 def dp_fedavg_lm(
@@ -48,9 +53,9 @@ def dp_fedavg_lm(
     if task.kind != "text":
         raise Incompatible(f"kind={task.kind}: dp_fedavg_lm writes texts; use dpd_fvae for tables and images")
     encoding = TextEncoding(task.schema)
-    model = LanguageModel(
-        encoding.symbols, encoding.length, *SIZES[writer.size], writer.temperature, writer.top
-    )
+    widths = SIZES[writer.size][encoding.by_bytes]
+    model = LanguageModel(encoding.symbols, encoding.length, *widths, writer.temperature, writer.top)
+    ranked = writer.start == "ranked" and not encoding.by_bytes
     return Algorithm(
         name="dp_fedavg_lm",
         model=model,
@@ -62,4 +67,19 @@ def dp_fedavg_lm(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         report=privacy.report * privacy.clip,
+        caveats=vocabulary_caveats(task.schema),
+        ready=ZipfStart(model) if ranked else None,
     )
+
+
+def vocabulary_caveats(schema: Schema) -> tuple[str, ...]:
+    """Where the words come from, in a sentence of the statement; bytes come from nobody."""
+    if schema.vocabulary == "bytes":
+        return ()
+    source = schema.provenance.get("vocabulary", "public")
+    count = len(schema.vocabulary or ())
+    if source == "paid":
+        return (f"The {count} words of the vocabulary were learned from the clients: see its release above.",)
+    if source == "inferred":
+        return ()  # the statement names what was inferred by itself
+    return (f"The {count} words of the vocabulary are taken to be public, as the schema declares.",)

@@ -181,7 +181,7 @@ def test_stages_before_the_round_are_refused(schema, ten, tmp_path):
     with pytest.raises(Cheated, match="before its round"):
         half(tmp_path, schema, ten).stage(0, "share", b"")
     with pytest.raises(Cheated, match="before its round"):
-        half(tmp_path, schema, ten).seal(0, torch.zeros(1, 3))
+        half(tmp_path, schema, ten).seal(0, torch.zeros(1, 3), 1)
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b'{"number": 1, "job": "round", "sites": [1]}'])

@@ -72,7 +72,7 @@ def test_packing_gives_back_the_sum_of_rounded_messages(clients, dim, seed, reac
     layout = Packed.planned(dim, clients, reach=reach)
     drawn = torch.from_numpy(np.random.default_rng(seed).normal(size=(clients, dim)) * reach)
     rounded = layout.rounded(drawn, Rng(seed), np.arange(clients))
-    slots = layout.slots(rounded)
+    slots = layout.slots(rounded.sum(0), len(rounded))
     assert slots.shape == (layout.ciphertexts, 4096)
     assert torch.equal(layout.numbers(slots, clients), rounded.sum(0))
 
@@ -105,14 +105,15 @@ def test_numbers_beyond_the_reach_are_cut_and_those_that_are_none_become_zero():
 def test_messages_that_were_not_rounded_into_the_reach_are_not_sealed():
     layout = Packed.planned(4, 4, reach=1.0)
     with pytest.raises(Incompatible, match="reaches 5, beyond"):
-        layout.slots(torch.full((1, 4), 5.0, dtype=torch.float64))
+        layout.slots(torch.full((4,), 5.0, dtype=torch.float64), 1)
 
 
 @given(bits=st.integers(2, 24), clients=st.integers(1, 100), seed=st.integers(0, 99))
 def test_a_ring_sums_modulo_its_size(bits, clients, seed):
     layout = Packed.planned(7, clients, ring_bits=bits, secret=False)
     drawn = torch.from_numpy(np.random.default_rng(seed).integers(0, 2**bits, (clients, 7)))
-    opened = layout.numbers(layout.slots(layout.rounded(drawn, Rng(0), np.arange(clients))), clients)
+    rounded = layout.rounded(drawn, Rng(0), np.arange(clients))
+    opened = layout.numbers(layout.slots(rounded.sum(0), clients), clients)
     assert torch.equal(opened, drawn.sum(0) % 2**bits)
 
 

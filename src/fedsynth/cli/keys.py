@@ -1,4 +1,4 @@
-"""The commands `fedsynth keys create`, `renew` and `show`."""
+"""The commands `fedsynth keys create`, `renew`, `show` and `open`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.errors import BadInput
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.sealed import opened
 from fedsynth.transport import keys
 
 BROKEN = 1  # exit code: a check failed
@@ -18,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedsynth keys create`.")]
+KeyFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedsynth keys create`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
@@ -57,7 +60,7 @@ def create(
 
 @app.command()
 def renew(
-    folder: Folder,
+    folder: KeyFolder,
     identity: Annotated[
         list[str] | None, typer.Option(help="Also give this site a new identity; may be repeated.")
     ] = None,
@@ -71,7 +74,7 @@ def renew(
 
 
 @app.command()
-def show(folder: Folder, as_json: AsJson = False) -> None:
+def show(folder: KeyFolder, as_json: AsJson = False) -> None:
     """Show fingerprints and who can open, and check that no secret lies open. Exits with 1 if one does.
 
     Example: fedsynth keys show KEYS
@@ -84,6 +87,28 @@ def show(folder: Folder, as_json: AsJson = False) -> None:
         typer.echo("\n".join(f"Problem: {problem}." for problem in found) or "No secret lies open.")
     if found:
         raise typer.Exit(BROKEN)
+
+
+@app.command("open")
+def open_run(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run over the transport he.")],
+    key: Annotated[Path, typer.Option(help="A key-holder's he.secret.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the generator goes (default: into RUN, for fedsynth sample).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open the generator that a run over sealed sums left sealed, with a secret key that its server never had.
+
+    Example: fedsynth keys open RUN --key KEYS/berlin/he.secret
+    """
+    place = Folder(run)
+    target = out or place.generator
+    if target.exists():
+        raise BadInput(f"{target}: exists already; choose another --out")
+    opened(place, keys.load_keys(key)).save(target)
+    told = f"Wrote {target}; draw rows with fedsynth sample {run} --rows 1000 --out rows.parquet"
+    typer.echo(json.dumps({"out": str(target)}) if as_json else told)
 
 
 def _print(folder: Path, made: keys.Record, as_json: bool) -> None:

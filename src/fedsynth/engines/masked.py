@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedsynth.data.atomic import replacing
 from fedsynth.engines.remote import Remote
+from fedsynth.engines.routed import Routed
 from fedsynth.engines.site_run import Seal
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Job
@@ -26,7 +27,6 @@ from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.privacy.mechanism import Wire
-from fedsynth.rng import Rng
 from fedsynth.transport.agreement import Aborted, Agreement, Cheated
 from fedsynth.transport.masking_client import Party, PartyRound
 from fedsynth.transport.masking_server import ServerRound
@@ -109,9 +109,13 @@ class MaskingSite:
         with replacing(self.folder / "last") as temporary:
             temporary.write_text(str(number))
 
-    def seal(self, version: int, total: Tensor) -> bytes:
+    def seal(self, version: int, total: Tensor, clients: int) -> bytes:
         """The site's vector [1, dim] under its masks."""
         return self._current.answer("mask", self._delivered, total[0].cpu().numpy())
+
+    def unseal(self, sealed: bytes) -> dict[str, Tensor]:
+        """Nothing: masked sums open at the server alone."""
+        raise Cheated("a sealed average was sent in a run over masked sums, which has none")
 
 
 def masking(name: str, identity: Identity, known: Mapping[str, bytes], minimum: int = 2) -> Seal:
@@ -215,11 +219,7 @@ class MaskedLink:
         nothing = self._job.wire.zero()[None][:0]
         if not len(arrival.ids):
             return arrival
-        site = next(
-            member.name
-            for member in self.remote.roster.members.values()
-            if member.first <= arrival.ids[0] < member.first + member.clients
-        )
+        site = self.remote.roster.owner(int(arrival.ids[0]))
         if arrival.messages.dtype == torch.uint8 and self._take(site, arrival.messages.numpy().tobytes()):
             return replace(arrival, messages=nothing)
         nobody = np.empty(0, dtype=np.int64)
@@ -253,36 +253,6 @@ class MaskedLink:
         """The algorithm as the server runs it over this link: sums come from here, opened."""
         balance = algorithm.balance
         if balance is not None:
-            balance = replace(balance, transport=Routed(self, balance.transport.caveats))
+            balance = replace(balance, transport=Routed(self, balance.transport))
         self._balance = balance
-        return replace(algorithm, transport=Routed(self, algorithm.transport.caveats), balance=balance)
-
-
-@dataclass(frozen=True)
-class Routed:
-    """The transport of a server whose sites mask by themselves: the link adds up, this opens."""
-
-    link: MaskedLink
-    caveats: tuple[str, ...]
-    name: str = "secagg"
-    blind: bool = False
-    needs_cohort: bool = True
-    carries: tuple[str, ...] = ("ring",)
-
-    def fitted(self, wire: Wire, clients: int) -> Routed:
-        """Fitted by the mechanism already."""
-        return self
-
-    def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
-        """The messages as they are."""
-        return messages
-
-    def zero(self, wire: Wire) -> None:
-        """The link keeps the sum."""
-
-    def absorb(self, wire: Wire, total: None, messages: Tensor, weights: Tensor) -> None:
-        """The link has added it up already."""
-
-    def open(self, wire: Wire, total: None) -> Tensor:
-        """The sum, if enough sites are in it."""
-        return self.link.open()
+        return replace(algorithm, transport=Routed(self, algorithm.transport), balance=balance)

@@ -36,7 +36,7 @@ from fedsynth.engines.site_state import public
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm, Home, Job
 from fedsynth.federation.link import Arrival
-from fedsynth.federation.state import ServerState
+from fedsynth.federation.state import SEALED, ServerState
 
 
 class TooFewSites(FedsynthError):
@@ -368,6 +368,8 @@ class Remote:
         sent = {}
         if job is self._algorithm:
             sent = {f"parts/{name}": state.parts[name] for name in self._algorithm.broadcast}
+            if SEALED in state.memory:  # nobody here can open the average: sites do
+                sent = {SEALED: state.memory[SEALED]}
             secret = tuple(getattr(self._algorithm.mechanism, "secret", ()))
             sent |= {f"mechanism/{name}": value for name, value in public(state.mechanism, secret).items()}
         return sent

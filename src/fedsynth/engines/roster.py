@@ -45,6 +45,11 @@ class Roster:
         """The sites that take part now."""
         return tuple(name for name, member in self.members.items() if not member.away)
 
+    def owner(self, client: int) -> str:
+        """The site of a client."""
+        held = (m for m in self.members.values() if m.first <= client < m.first + m.clients)
+        return next(held).name
+
     def joined(self, name: str, clients: int, session: int, seeded: bool, known: bool) -> Roster:
         """The same with a site that accepted; one that began the run with another number of clients stays away."""
         session = max(self.session, session)

@@ -20,7 +20,7 @@ from fedsynth.engines.site_purse import SitePurse
 from fedsynth.engines.site_state import RunFolder, Standing, Waiting, public
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm, Home, Job
-from fedsynth.federation.state import ServerState
+from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.rng import Rng
 
 
@@ -43,8 +43,12 @@ class Sealer(Protocol):
         """One step of its protocol, for example an exchange of keys."""
         ...
 
-    def seal(self, version: int, total: Tensor) -> bytes:
-        """The site's sum [1, ...] as only the transport can add it up."""
+    def seal(self, version: int, total: Tensor, clients: int) -> bytes:
+        """The site's sum [1, ...] over so many clients as only the transport can add it up."""
+        ...
+
+    def unseal(self, sealed: bytes) -> dict[str, Tensor]:
+        """The shared parts in a sealed average, where sites open it themselves."""
         ...
 
 
@@ -143,10 +147,10 @@ class SiteRun:
         messages = self._messages(job, ids, state)
         carried: dict[str, Tensor] = {"ids": torch.from_numpy(ids)}
         blob = b""
-        if self.sealer is None:
+        if self.sealer is None or job.transport.name == "clear":
             carried["messages"] = messages
         else:
-            blob = self.sealer.seal(work.version, messages)
+            blob = self.sealer.seal(work.version, messages, len(ids))
         name = result_name(order, carried, blob)
         result = write(Result(work.run, order, name, work.version, carried, blob))
         self._folder.keep(name, result)
@@ -189,12 +193,19 @@ class SiteRun:
     def _state(self, work: Work, job: Job) -> ServerState:
         """The broadcast as a state; each tensor must have the layout that this site's own objects expect."""
         parts, mechanism = {}, {}
+        sealed = self._sealed(work, job)
         if job is self.algorithm:
-            parts = {name: self.algorithm.layouts[name].size for name in self.algorithm.broadcast}
+            unsealed = () if sealed else self.algorithm.broadcast
+            parts = {name: self.algorithm.layouts[name].size for name in unsealed}
             secret = tuple(getattr(self.algorithm.mechanism, "secret", ()))
             mechanism = public(self.algorithm.mechanism.init(), secret)
         expected = {f"parts/{name}": (torch.float32, (size,)) for name, size in parts.items()}
-        names = {"ids", *expected, *(f"mechanism/{name}" for name in mechanism)}
+        names = {
+            "ids",
+            *expected,
+            *(f"mechanism/{name}" for name in mechanism),
+            *((SEALED,) if sealed else ()),
+        }
         if set(work.tensors) != names:
             odd = ", ".join(sorted(set(work.tensors) ^ names))
             raise BadMessage(f"tensors {odd[:200]}: missing or not expected in this run")
@@ -210,8 +221,19 @@ class SiteRun:
                     f"expected {like.dtype} with {like.dim()}"
                 )
         sent = {name: work.tensors[f"parts/{name}"] for name in parts}
+        if sealed and self.sealer is not None:
+            sent = self.sealer.unseal(sealed)
         public_state = {name: work.tensors[f"mechanism/{name}"] for name in mechanism}
         return ServerState(work.version, {**self.begin.tensors, **sent}, {}, public_state)
+
+    def _sealed(self, work: Work, job: Job) -> bytes:
+        """The sealed average that the broadcast is, where the server cannot open it; none in the first round."""
+        given = work.tensors.get(SEALED)
+        if given is None or job is not self.algorithm or not self.algorithm.transport.blind:
+            return b""
+        if given.dtype != torch.uint8 or given.dim() != 1 or not len(given):
+            raise BadMessage(f"{SEALED} is {given.dtype} with {given.dim()} axes; expected bytes")
+        return given.numpy().tobytes()
 
 
 def check_start(algorithm: Algorithm, tensors: Mapping[str, Tensor]) -> None:

@@ -26,10 +26,11 @@ from fedsynth.engines.job import Regroup, Tell
 from fedsynth.engines.masked import MaskedLink
 from fedsynth.engines.messages import Terms
 from fedsynth.engines.remote import Patience, Remote, TooFewSites
+from fedsynth.engines.sealed import SealedLink
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round
-from fedsynth.federation.state import ServerState
+from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.budget import fit_budget
@@ -40,6 +41,7 @@ from fedsynth.synthesis.participation import terms_of
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.release import release
 from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.sealed import SealedGenerator
 from fedsynth.synthesis.training import Prepared, Training, check_claim
 
 _CAVEATS = (
@@ -69,7 +71,8 @@ class Conductor:
         """What a run folder holds at its end; the sites' private parts were never here."""
         place = Folder(folder)
         ledger = (place.ledger, head_path(place.ledger))
-        named = (place.recipe, place.schema, *ledger, place.history, place.privacy, place.generator)
+        made = (place.privacy, place.generator, place.sealed)
+        named = (place.recipe, place.schema, *ledger, place.history, *made)
         return [path for path in named if path.exists()]
 
 
@@ -84,7 +87,7 @@ class _Run:
     regroup: threading.Event
     schema: Schema = field(init=False)
     remote: Remote = field(init=False)
-    link: Remote | MaskedLink = field(init=False)
+    link: Remote | MaskedLink | SealedLink = field(init=False)
     _sites: dict[str, str] = field(default_factory=dict, init=False)
     _held: int = field(default=0, init=False)
 
@@ -102,11 +105,13 @@ class _Run:
 
     def _routed(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm over the link that its transport needs."""
-        if not algorithm.transport.needs_cohort:
-            return algorithm
-        masked = MaskedLink(self.remote)
-        self.link = masked
-        return masked.routed(algorithm)
+        if algorithm.transport.needs_cohort:
+            self.link = masked = MaskedLink(self.remote)
+            return masked.routed(algorithm)
+        if algorithm.transport.blind:
+            self.link = sealed = SealedLink(self.remote)
+            return sealed.routed(algorithm)
+        return algorithm
 
     def finish(self) -> None:
         """Train to the end, release, and tell the sites that it is over."""
@@ -134,7 +139,12 @@ class _Run:
         generator, statement = release(
             prepared, Ledger(self.place.ledger), state, seeded=seeded, caveats=_CAVEATS
         )
-        generator.save(self.place.generator)
+        if SEALED in state.memory:  # whatever the server knows of the parameters, it is not the average
+            sealed = state.memory[SEALED].numpy().tobytes()
+            clients = prepared.algorithm.schedule.clients
+            SealedGenerator(sealed, clients, state.balance).save(self.place.sealed)
+        else:
+            generator.save(self.place.generator)
         with replacing(self.place.privacy) as temporary:
             statement.save(temporary)
         with suppress(

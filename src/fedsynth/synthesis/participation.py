@@ -7,10 +7,12 @@ from typing import Any
 
 from fedsynth.data.schema import Schema
 from fedsynth.engines.messages import Terms
+from fedsynth.engines.sealed import keyed
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.request import Request
+from fedsynth.transport.he_scheme import Keys
 
 
 def terms_of(
@@ -45,8 +47,8 @@ def terms_of(
     )
 
 
-def compose(terms: Terms, schema: Schema) -> Algorithm:
-    """The algorithm of a run, from the recipe that is installed here."""
+def compose(terms: Terms, schema: Schema, keys: Keys | None = None) -> Algorithm:
+    """The algorithm of a run, from the recipe that is installed here, and with this site's keys where it seals."""
     recipe = recipe_named(terms.recipe)
     if recipe.pooled:
         raise Incompatible(f"{recipe.name} needs all rows in one place; choose a recipe that is federated")
@@ -58,4 +60,5 @@ def compose(terms: Terms, schema: Schema) -> Algorithm:
         trust=terms.trust,
         transport=terms.transport,
     )
-    return recipe.build(task, recipe.values(terms.values))
+    algorithm = recipe.build(task, recipe.values(terms.values))
+    return keyed(algorithm, keys) if keys is not None and algorithm.transport.blind else algorithm

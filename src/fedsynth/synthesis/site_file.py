@@ -16,7 +16,7 @@ minimum_cohort = 3              # sites that must take part
 [state]
 folder = "fedsynth-state"       # private parts, secrets, ledger, audit log: back it up
 [keys]
-folder = "keys/this-site"       # from fedsynth keys create: needed for the transport secagg
+folder = "keys/this-site"       # from fedsynth keys create: needed for the transports secagg and he
 ```
 """
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from fedsynth.data.image import read_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
 from fedsynth.engines.masked import masking
+from fedsynth.engines.sealed import sealing
 from fedsynth.engines.site import Holding, Policy, Site
 from fedsynth.engines.site_run import Seal
 from fedsynth.errors import BadInput, nearest
@@ -42,7 +44,8 @@ from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.participation import compose
 from fedsynth.synthesis.request import read_toml
-from fedsynth.transport.keys import IDENTITIES, IDENTITY, load_identities, load_identity
+from fedsynth.transport.he_scheme import Keys
+from fedsynth.transport.keys import IDENTITIES, IDENTITY, SECRET, load_identities, load_identity, load_keys
 from fedsynth.transport.registry import TRANSPORTS
 
 _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
@@ -123,18 +126,33 @@ class SiteFile:
         """The site, ready to answer."""
         seed = self.keys.get("test", {}).get("seed")
         device = self.keys.get("compute", {}).get("device", "cpu")
-        seals = self.seals()
-        return Site(self.holding(), self.policy, self.folder, compose, seed=seed, device=device, seals=seals)
+        made = partial(compose, keys=self.he_keys())
+        return Site(
+            self.holding(), self.policy, self.folder, made, seed=seed, device=device, seals=self.seals()
+        )
+
+    @property
+    def _keys_folder(self) -> Path | None:
+        place = self.keys.get("keys", {}).get("folder")
+        return None if place is None else self.path.parent / place
+
+    def he_keys(self) -> Keys | None:
+        """The secret key with which this site seals and opens, if it was given one."""
+        folder = self._keys_folder
+        return load_keys(folder / SECRET) if folder and (folder / SECRET).is_file() else None
 
     def seals(self) -> dict[str, Seal]:
         """What this site can do to hide its messages, with the keys that it was given."""
-        place = self.keys.get("keys", {}).get("folder")
-        if place is None:
+        folder = self._keys_folder
+        if folder is None:
             return {}
-        folder = self.path.parent / place
         name, identity = load_identity(folder / IDENTITY)
         known = load_identities(folder / IDENTITIES)
-        return {"secagg": masking(name, identity, known, max(2, self.policy.minimum_cohort))}
+        minimum = max(2, self.policy.minimum_cohort)
+        seals: dict[str, Seal] = {"secagg": masking(name, identity, known, minimum)}
+        if (keys := self.he_keys()) is not None:
+            seals["he" if keys.parameters.scheme == "bfv" else "he-ckks"] = sealing(minimum)
+        return seals
 
 
 def _unknown(keys: Mapping[str, Any]) -> list[str]:

@@ -54,9 +54,14 @@ class SealedSum:
         self.count = 0
         self.ciphertexts: list[Any] = []
 
-    def add(self, sealed: bytes, fingerprint: bytes) -> None:
-        """Add a message or another sum; one that is damaged, foreign or one client too many is refused whole."""
+    def add(self, sealed: bytes, fingerprint: bytes, clients: int | None = None) -> None:
+        """Add a message or another sum; one that is damaged, foreign or one client too many is refused whole.
+
+        Where it is known of how many `clients` it must be, another number is refused too.
+        """
         count, pieces = _parsed(sealed, self.layout, fingerprint)
+        if clients is not None and count != clients:
+            raise BadInput(f"a sealed sum claims {count} clients; {clients} were asked for")
         if self.count + count > self.layout.clients:
             raise Incompatible(
                 f"{self.count} clients and {count} more: this sum has room for {self.layout.clients}; "
@@ -152,12 +157,16 @@ class Homomorphic:
 
     def seal(self, messages: Tensor) -> bytes:
         """The client's second half: the sum of rounded messages [clients, dim], sealed."""
+        return self.seal_sum(messages.to(torch.float64).sum(0), len(messages))
+
+    def seal_sum(self, total: Tensor, count: int) -> bytes:
+        """The sum [dim] of `count` clients' rounded messages, sealed: steps are powers of two, so sums are exact."""
         layout = self.laid_out
-        if not 1 <= len(messages) <= layout.clients:
-            raise Incompatible(f"{len(messages)} messages: a sum here has between 1 and {layout.clients}")
+        if not 1 <= count <= layout.clients:
+            raise Incompatible(f"{count} messages: a sum here has between 1 and {layout.clients}")
         sealer = self.key if self.blind else self.key.shared
-        pieces = [sealer.seal(slots) for slots in layout.slots(messages)]
-        return _joined(layout, self.key.fingerprint, len(messages), pieces)
+        pieces = [sealer.seal(slots) for slots in layout.slots(total, count)]
+        return _joined(layout, self.key.fingerprint, count, pieces)
 
     def zero(self, wire: Wire) -> SealedSum:
         """The empty sum."""

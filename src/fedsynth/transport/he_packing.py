@@ -62,8 +62,8 @@ class Layout(Protocol):
         """The messages [clients, dim] as what can be sealed without further loss, float64."""
         ...
 
-    def slots(self, messages: Tensor) -> np.ndarray:
-        """The sum of rounded messages [clients, dim] as [ciphertexts, slots]."""
+    def slots(self, total: Tensor, count: int) -> np.ndarray:
+        """The sum [dim] of `count` clients' rounded messages as [ciphertexts, slots]."""
         ...
 
     def numbers(self, slots: np.ndarray, count: int) -> Tensor:
@@ -207,18 +207,17 @@ class Packed:
         whole = (torch.nan_to_num(steps) + chance).floor_().clamp_(-self.grid.most, self.grid.most)
         return whole * self.grid.step
 
-    def slots(self, messages: Tensor) -> np.ndarray:
-        """The sum of the messages as packed integers [ciphertexts, slots]."""
-        integers = (messages.cpu().to(torch.float64) / self.grid.step).round_().to(
-            torch.int64
-        ) + self.grid.most
-        if bool((integers < 0).any()) or bool((integers > self.grid.levels).any()):
+    def slots(self, total: Tensor, count: int) -> np.ndarray:
+        """The sum of `count` messages as packed integers [ciphertexts, slots]."""
+        steps = (total.cpu().to(torch.float64) / self.grid.step).round_().to(torch.int64)
+        integers = steps + count * self.grid.most
+        if bool((integers < 0).any()) or bool((integers > count * self.grid.levels).any()):
             raise Incompatible(
-                f"a message reaches {float(messages.abs().max()):g}, beyond the integers 0 to {self.grid.levels} of "
-                "this layout; round it with `rounded` first"
+                f"a message reaches {float(total.abs().max()) / count:g}, beyond the integers 0 to {self.grid.levels} "
+                "of this layout; round it with `rounded` first"
             )
         padded = np.zeros(self.ciphertexts * self.fields * self.parameters.slots, dtype=np.int64)
-        padded[: self.dim] = integers.sum(0).numpy()
+        padded[: self.dim] = integers.numpy()
         blocks = padded.reshape(self.ciphertexts, self.fields, self.parameters.slots)
         packed = blocks[:, 0].copy()
         for place in range(1, self.fields):
@@ -290,14 +289,15 @@ class Approximate:
         """The messages cut to the reach."""
         return torch.nan_to_num(messages.to(torch.float64)).clamp(-self.reach, self.reach)
 
-    def slots(self, messages: Tensor) -> np.ndarray:
-        """The sum of the messages as [ciphertexts, slots]."""
-        if bool((messages.abs() > self.reach).any()):
+    def slots(self, total: Tensor, count: int) -> np.ndarray:
+        """The sum of `count` messages as [ciphertexts, slots]."""
+        if bool((total.abs() > count * self.reach * (1 + 1e-9)).any()):
             raise Incompatible(
-                f"a message reaches {float(messages.abs().max()):g}, beyond {self.reach:g}; cut it with `rounded` first"
+                f"a message reaches {float(total.abs().max()) / count:g}, beyond {self.reach:g}; cut it with `rounded` "
+                "first"
             )
         padded = np.zeros(self.ciphertexts * self.parameters.slots)
-        padded[: self.dim] = messages.cpu().to(torch.float64).sum(0).numpy()
+        padded[: self.dim] = total.cpu().to(torch.float64).numpy()
         return padded.reshape(self.ciphertexts, self.parameters.slots)
 
     def numbers(self, slots: np.ndarray, count: int) -> Tensor:

@@ -54,7 +54,7 @@ def try_out(
     frames = _dealt(read_table(data), site_column, client_column, [name.strip() for name in sites.split(",")])
     create(tuple(frames), "127.0.0.1", port, out)
     check_port(Kit.load(out / "server", "server"))
-    create_keys(out / "keys", sites=tuple(frames))
+    create_keys(out / "keys", sites=tuple(frames), clients=_clients(frames, client_column))
     for name, frame in frames.items():
         folder = out / "sites" / name
         write_table(frame, folder / "rows.parquet")
@@ -101,6 +101,13 @@ def _dealt(
     return {name: frame[owner % len(sites) == turn].reset_index(drop=True) for turn, name in enumerate(sites)}
 
 
+def _clients(frames: dict[str, pd.DataFrame], client_column: str | None) -> int:
+    """How many there are over all sites: a sealed sum must have room for them."""
+    if client_column is None:
+        return len(frames)
+    return sum(frame[client_column].nunique() for frame in frames.values())
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "site"
 
@@ -115,7 +122,7 @@ def _site_keys(
     return {
         "data": data,
         "budget": {"epsilon": epsilon, "delta": delta, "unit": unit},
-        "policy": {"recipes": recipes, "transports": ["clear", "secagg"], "minimum_cohort": 2},
+        "policy": {"recipes": recipes, "transports": ["clear", "secagg", "he"], "minimum_cohort": 2},
         "keys": {"folder": "keys"},
         "state": {"folder": "state"},
     }

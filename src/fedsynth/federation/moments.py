@@ -55,7 +55,7 @@ class RecordMoments:
         """[records, classes * width], of data with one row a unit."""
         x = (self.features(data.x[:, 0]) - self.reference.to(data.x.device)) / self.radius
         one = torch.full_like(x[:, :1], _COUNT)
-        each = torch.cat([one, one, _MEAN * x, _products(x[:, :, None] * x[:, None, :])], dim=1)
+        each = torch.cat([one, one, _MEAN * x, products(x[:, :, None] * x[:, None, :])], dim=1)
         own = _indicator(data.y, data.mask, self.classes)[:, 0]
         return (own[:, :, None] * each[:, None, :]).flatten(1)
 
@@ -92,7 +92,7 @@ class ClientMoments:
             [apart.mul(own[..., c : c + 1]).transpose(1, 2) @ apart for c in range(self.classes)], 1
         )
         counts = torch.stack([own.sum(1), (own.sum(1) - 1).clamp(min=0)], -1)
-        each = torch.cat([_COUNT * counts, _MEAN * sums, _products(scatter)], -1)
+        each = torch.cat([_COUNT * counts, _MEAN * sums, products(scatter)], -1)
         whole = (each / total[..., None]).flatten(1)
         return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
@@ -103,13 +103,13 @@ def _indicator(y: Tensor, mask: Tensor, classes: int) -> Tensor:
     return (same & mask[..., None]).to(torch.float32)
 
 
-def _products(matrix: Tensor) -> Tensor:
+def products(matrix: Tensor) -> Tensor:
     """The upper triangle as a vector of the same length (L2) as the symmetric matrix, [..., n (n + 1) / 2]."""
     i, j = torch.triu_indices(matrix.shape[-1], matrix.shape[-1], device=matrix.device)
     return matrix[..., i, j] * torch.where(i == j, 1.0, math.sqrt(2.0))
 
 
-def _matrix(products: Tensor, size: int) -> Tensor:
+def symmetric(products: Tensor, size: int) -> Tensor:
     """The symmetric matrix back from its upper triangle."""
     i, j = torch.triu_indices(size, size)
     values = products / torch.where(i == j, 1.0, math.sqrt(2.0))
@@ -128,7 +128,7 @@ def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: f
     shares, loose = (per_class[:, :2] / _COUNT).clamp(min=_LEAST_SHARE).unbind(1)
     mean = per_class[:, 2 : 2 + size] / _MEAN / shares[:, None]
     mean = _shrunk_means(mean, shares, (level / _MEAN / shares.mean()) ** 2)
-    second = _matrix(per_class[:, 2 + size :] / loose[:, None], size)
+    second = symmetric(per_class[:, 2 + size :] / loose[:, None], size)
     if not statistic.about_mean:
         second = second - mean[:, :, None] * mean[:, None, :]
     factor = _factors(second, shares, (level / loose) ** 2 / 2, min(rank, size))

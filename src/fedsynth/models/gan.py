@@ -70,12 +70,13 @@ class Game:
 
 
 class Score:
-    """A critic with its parameters: rows and labels in, scores out."""
+    """A critic with its parameters."""
 
     def __init__(self, critic: nn.Module, params: Params) -> None:
         self._critic, self._params = critic, params
 
     def __call__(self, x: Tensor, label: Tensor) -> Tensor:
+        """Rows and labels in, scores out."""
         return call(self._critic, self._params, x, label)
 
 
@@ -161,11 +162,15 @@ class TableGAN:
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """The critic that clients train, and the generator, which is twice as wide: it costs no privacy."""
-        wide = [2 * max(self.hidden)] * 2
         return {
             "discriminator": _RowCritic(self._choices, self.classes, self.hidden),
-            "generator": mlp([self.latent + self.classes, *wide, self._choices]),
+            "generator": mlp([self.latent + self.classes, *self.generator_hidden, self._choices]),
         }
+
+    @property
+    def generator_hidden(self) -> tuple[int, int]:
+        """The hidden layers of the generator."""
+        return (2 * max(self.hidden), 2 * max(self.hidden))
 
     @property
     def generative(self) -> tuple[str, ...]:

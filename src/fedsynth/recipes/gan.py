@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.query import Query
-from fedsynth.federation.schedule import Schedule
 from fedsynth.models.gan import ImageGAN, LossName, TableGAN
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.moment_gan import MomentGAN
-from fedsynth.models.moment_vae import MomentVAE
-from fedsynth.recipes.moment_vae import moments_query
+from fedsynth.recipes.gan_opening import Opening, answer_noise, moments_of, opening_query
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_balance, client_mechanism, schedule_of
@@ -41,20 +37,6 @@ class Adversaries:
         check_ranges(self)
         one_of("game", self.game, ("wasserstein", "logistic"))
         one_of("critic", self.critic, ("patches", "whole"))
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What clients are asked once before the rounds, and how much of the budget that takes."""
-
-    start_share: float = setting(
-        0.5, "share of the budget for the class moments (0: none are asked)", 0.0, 0.999
-    )
-    frequencies: int = setting(100, "lowest frequencies of a channel that the moments are taken of", 4)
-    directions: int = setting(60, "main directions of the classes' covariances", 1)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -91,24 +73,6 @@ def adversaries(task: Task, settings: Adversaries, opening: Opening) -> Model:
     raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
 
 
-def moments_of(task: Task, opening: Opening) -> MomentVAE:
-    """The class Gaussians that a generator of images starts from."""
-    channels, side = task.image
-    frequencies = min(opening.frequencies, side**2)
-    rank = min(opening.directions, channels * frequencies)
-    return MomentVAE(channels, side, task.classes, frequencies, rank)
-
-
-def opening_query(
-    task: Task, opening: Opening, privacy: ClientPrivacy, schedule: Schedule, rounds: int
-) -> Query:
-    """Ask for the class moments, at so much of the budget that the rounds together are worth the rest."""
-    drawn = schedule.expected / task.clients if task.trust == "central" else 1.0
-    together = privacy.noise_multiplier / (drawn * math.sqrt(schedule.participations(rounds)))
-    answer = max(0.3, together * math.sqrt((1 - opening.start_share) / opening.start_share))
-    return moments_query(task, moments_of(task, opening), answer)
-
-
 def dp_fedavg_gan(
     task: Task,
     networks: Adversaries = Adversaries(),
@@ -130,6 +94,10 @@ def dp_fedavg_gan(
     """
     model = adversaries(task, networks, opening)
     schedule = schedule_of(task, rounds)
+    balance = client_balance(task, privacy, schedule, rounds.rounds)
+    if opening.start_share:
+        noise = answer_noise(task, opening.start_share, privacy.noise_multiplier, schedule, rounds.rounds)
+        balance = opening_query(task, model, opening, noise)
     critic = {"discriminator": local.build(task.kind)}
     painter = {"generator": Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)}
     return Algorithm(
@@ -143,10 +111,6 @@ def dp_fedavg_gan(
         server=rounds.build(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        balance=(
-            opening_query(task, opening, privacy, schedule, rounds.rounds)
-            if "prior" in model.parts
-            else client_balance(task, privacy, schedule, rounds.rounds)
-        ),
+        balance=balance,
         report=privacy.report * privacy.clip,
     )

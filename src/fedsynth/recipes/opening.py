@@ -49,7 +49,12 @@ class FirstRow:
 
 
 def pretrain(
-    model: Model, parts: dict[str, Tensor], simulate: Simulate, steps: int, rng: Rng
+    model: Model,
+    parts: dict[str, Tensor],
+    simulate: Simulate,
+    steps: int,
+    rng: Rng,
+    objective: str = OBJECTIVE,
 ) -> dict[str, Tensor]:
     """The parts after `steps` of Adam on simulated rows; no real row is seen."""
     if not steps:
@@ -58,14 +63,14 @@ def pretrain(
     draw = rng.at("pretrain").torch_generator()
     leaves = {name: flat.clone().requires_grad_() for name, flat in parts.items()}
     optimizer = torch.optim.Adam(list(leaves.values()), lr=_LEARNING_RATE)
-    noise = model.objectives[OBJECTIVE].noise
+    noise = model.objectives[objective].noise
     pool = simulate(min(steps, _BATCHES) * _ROWS, draw)
     for _ in range(steps):
         chosen = torch.randint(len(pool["y"]), (_ROWS,), generator=draw)
         batch = {name: value[chosen] for name, value in pool.items()}
         named = {name: shapes[name].split(flat) for name, flat in leaves.items()}
         optimizer.zero_grad()
-        model.loss(OBJECTIVE, named, batch, torch.randn(_ROWS, *noise, generator=draw)).backward()
+        model.loss(objective, named, batch, torch.randn(_ROWS, *noise, generator=draw)).backward()
         optimizer.step()
     return {name: flat.detach() for name, flat in leaves.items()}
 

@@ -1,0 +1,176 @@
+"""What language models tell of texts that nobody may read: unknown words by position, likely words, shifts.
+
+Everything here is computed from released models alone, so it costs nothing more. Probabilities are the model's own and
+not shares of samples (Augenstein et al. 2020, equation 1), which is exact at the first position and smooth elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.data.text import END, UNKNOWN, TextEncoding
+from fedsynth.errors import BadInput
+from fedsynth.models.language import LanguageModel
+from fedsynth.models.model import Params, layouts
+from fedsynth.rng import Rng
+from fedsynth.synthesis.generator import Generator
+
+POSITIONS = 8
+_TEXTS = 2000  # drawn to average over
+_WORDS = 20_000  # drawn to find the likely ones
+_SURE = 1e-4  # rates are kept this far from 0 and 1 before their odds are compared
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A released language model that can be asked."""
+
+    generator: Generator
+
+    def __post_init__(self) -> None:
+        if self.generator.schema.kind != "text":
+            raise BadInput(f"kind={self.generator.schema.kind}: expected a model of texts")
+
+    @cached_property
+    def encoding(self) -> TextEncoding:
+        """How its texts are made of symbols."""
+        return TextEncoding(self.generator.schema)
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The model as it was trained, whatever temperature it writes with."""
+        made = cast(LanguageModel, self.generator.model)
+        return replace(made, temperature=1.0, top=0)
+
+    @cached_property
+    def params(self) -> Mapping[str, Params]:
+        """Its parameters by name."""
+        shapes = layouts(self.model)
+        return {part: shapes[part].split(flat) for part, flat in self.generator.parts.items()}
+
+    def rows(self, count: int, rng: Rng) -> Tensor:
+        """Drawn texts as symbols [count, length + 1]."""
+        return self.model.sample(self.params, torch.zeros(count), rng)
+
+    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
+        """The exact joint probability of each text, its end included."""
+        encoded = self.encoding.encode(texts)
+        return self.model.log_probability(self.params, encoded).exp().double().numpy()
+
+
+def unknown_by_position(
+    generator: Generator, rng: Rng, positions: int = POSITIONS, texts: int = _TEXTS
+) -> list[float]:
+    """The share of unknown words among the words at the first, second, ... position that a word model writes."""
+    speaker = Speaker(generator)
+    if speaker.encoding.by_bytes:
+        raise BadInput("vocabulary='bytes': a model of bytes has no unknown words; give one of words")
+    places = min(positions, speaker.encoding.length)
+    rows = speaker.rows(texts, rng.at("texts"))
+    chances = speaker.model.following(speaker.params, rows[:, :places])
+    ended = torch.cumsum((rows[:, :places] == END).to(torch.int64), dim=1) > 0
+    going = (~ended).to(chances.dtype)
+    unknown = (going * chances[..., UNKNOWN]).sum(0)
+    words = (going * (1 - chances[..., END])).sum(0)
+    return [float(share) for share in unknown / words.clamp(min=1e-12)]
+
+
+def first_word_shift(before: Sequence[float], after: Sequence[float]) -> float:
+    """How much the odds of an unknown first word rose beyond those of later words, as a difference of log-odds.
+
+    Two rates by position go in, as `unknown_by_position` gives them. A shift at all positions alike, such as a rarer
+    topic or a worse model, leaves it at 0; a bug at the start of texts does not.
+
+    >>> first_word_shift([0.1, 0.2, 0.2], [0.1, 0.2, 0.2])
+    0.0
+    >>> round(first_word_shift([0.1, 0.2, 0.2], [0.2, 0.2, 0.2]), 2)
+    0.81
+    """
+    if len(before) < 2 or len(after) < 2:
+        raise BadInput(
+            f"{len(before)} and {len(after)} positions: expected rates of at least two positions each"
+        )
+    moved = [_odds(late) - _odds(early) for early, late in zip(before, after, strict=False)]
+    return moved[0] - float(np.mean(moved[1:]))
+
+
+def _odds(rate: float) -> float:
+    kept = min(max(rate, _SURE), 1 - _SURE)
+    return math.log(kept / (1 - kept))
+
+
+def unlisted_words(
+    generator: Generator, known: Collection[str], rng: Rng, count: int = 20, texts: int = _WORDS
+) -> list[tuple[str, float]]:
+    """The likeliest words that a model of bytes writes and that are not known, with their joint probabilities."""
+    speaker = Speaker(generator)
+    drawn = {text for text in speaker.encoding.decode(speaker.rows(texts, rng.at("words"))) if text}
+    found = sorted(text for text in drawn if text.lower() not in known)
+    chances = speaker.probabilities(found) if found else np.zeros(0)
+    order = np.argsort(-chances, kind="stable")[:count]
+    return [(found[place], float(chances[place])) for place in order]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A word with its probability under two models."""
+
+    word: str
+    one: float
+    other: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times likelier it is under the second."""
+        return self.other / max(self.one, 1e-300)
+
+
+def words_by_ratio(
+    one: Generator, other: Generator, rng: Rng, count: int = 20, texts: int = _TEXTS, least: float = 1e-3
+) -> list[Shift]:
+    """The words that the second model favors most over the first, among those with at least probability `least` there.
+
+    Of models of bytes a word is a whole text, with its joint probability; of models of words, a word's share of all
+    words that the model writes.
+    """
+    speakers = Speaker(one), Speaker(other)
+    if one.schema.vocabulary != other.schema.vocabulary:
+        raise BadInput("the two models have different vocabularies; train them on one schema to compare them")
+    compared = _joint if speakers[0].encoding.by_bytes else _shares
+    shifts = compared(*speakers, rng, texts)
+    likely = [shift for shift in shifts if shift.other >= least]
+    return sorted(likely, key=lambda shift: (-shift.ratio, shift.word))[:count]
+
+
+def _joint(one: Speaker, other: Speaker, rng: Rng, texts: int) -> list[Shift]:
+    drawn = [
+        set(speaker.encoding.decode(speaker.rows(texts, rng.at("side", side))))
+        for side, speaker in enumerate((one, other))
+    ]
+    words = sorted((drawn[0] | drawn[1]) - {""})
+    pairs = zip(words, one.probabilities(words), other.probabilities(words), strict=True)
+    return [Shift(word, float(first), float(second)) for word, first, second in pairs]
+
+
+def _shares(one: Speaker, other: Speaker, rng: Rng, texts: int) -> list[Shift]:
+    sides = [_word_shares(s, s.rows(texts, rng.at("side", n))) for n, s in enumerate((one, other))]
+    words = ("unknown words", *one.encoding.words)
+    return [
+        Shift(word, float(first), float(second)) for word, first, second in zip(words, *sides, strict=True)
+    ]
+
+
+def _word_shares(speaker: Speaker, rows: Tensor) -> np.ndarray:
+    """The mean probability of the unknown word and of each word of the vocabulary, over all places of these texts."""
+    chances = speaker.model.following(speaker.params, rows[:, :-1])
+    going = (torch.cumsum((rows[:, :-1] == END).to(torch.int64), dim=1) == 0).to(chances.dtype)
+    total = (chances * going[..., None]).sum((0, 1))[UNKNOWN:]
+    return np.asarray((total / total.sum()).double().numpy())

@@ -85,6 +85,10 @@ def run(
     ] = None,
     seed: Seed = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    simulate_speeds: Annotated[
+        str | None,
+        typer.Option(help='Simulated clients take time: default, or for example "stragglers=0.1,factor=10".'),
+    ] = None,
     rows: Annotated[
         int | None, typer.Option(help=f"Synthetic rows to write (default {DEFAULT_ROWS}).")
     ] = None,
@@ -124,6 +128,7 @@ def run(
         "budget": str(budget) if budget else None,
         "seed": seed,
         "device": device,
+        "simulate_speeds": simulate_speeds,
         "rows": rows,
         "accept": tuple(accept or ()),
     }
@@ -303,6 +308,8 @@ def write_drawn(drawn: pd.DataFrame | Images, path: Path) -> None:
 
 
 def _print_result(made: Synthesizer, out: Path, as_json: bool) -> None:
+    for note in made.notes:
+        typer.echo(f"fedsynth: {note}", err=True)
     if as_json:
         typer.echo(json.dumps({"out": str(out), "privacy": made.privacy.to_dict()}))
         return
@@ -315,7 +322,9 @@ def _print_closed(out: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"out": str(out), "sealed": True, "privacy": told.to_dict()}))
         return
-    typer.echo(f"{told}\n\nThe generator is sealed; a key-holder opens it: fedsynth keys open {out} --key he.secret")
+    typer.echo(
+        f"{told}\n\nThe generator is sealed; a key-holder opens it: fedsynth keys open {out} --key he.secret"
+    )
 
 
 def sample(

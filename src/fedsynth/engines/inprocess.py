@@ -81,13 +81,14 @@ class InProcess:
         missing = -len(ids) % _ROUND_NUMBER
         return np.concatenate([ids, np.repeat(ids[:1], missing)])
 
-    def commit(self, state: ServerState) -> None:
-        """Keep what the clients learned in the round that is now complete."""
-        self.store.commit()
+    def commit(self, state: ServerState, ids: np.ndarray | None = None) -> None:
+        """Keep what the clients (these, or all) learned in the round that is now complete."""
+        self.store.commit(None if ids is None else ids - self._first)
 
-    def index(self) -> dict[str, Tensor]:
-        """Where in the store each client's memory lies."""
-        return self.store.index()
+    def index(self, waiting: np.ndarray | None = None) -> dict[str, Tensor]:
+        """Where in the store each client's memory lies, also of those whose last round is not complete but kept."""
+        held = {} if waiting is None else self.store.waiting(waiting - self._first)
+        return {**self.store.index(), **held}
 
     def restore(self, index: dict[str, Tensor]) -> None:
         """Go back to a checkpoint."""

@@ -93,9 +93,14 @@ class ClientStore:
         """Which slot holds which client: goes into the checkpoint, and back in through `restore`."""
         return {"store": torch.from_numpy(self._slots.copy())}
 
-    def waiting(self) -> dict[str, Tensor]:
-        """Which slot holds what is not yet valid, for a checkpoint that keeps it."""
-        pairs = np.array(sorted(self._pending.items()), dtype=np.int64).reshape(-1, 2)
+    def waiting(self, ids: np.ndarray | None = None) -> dict[str, Tensor]:
+        """Which slot holds what is not yet valid (of these clients), for a checkpoint that keeps it."""
+        wanted = (
+            self._pending
+            if ids is None
+            else {c: self._pending[c] for c in ids.tolist() if c in self._pending}
+        )
+        pairs = np.array(sorted(wanted.items()), dtype=np.int64).reshape(-1, 2)
         return {"store/waiting": torch.from_numpy(pairs)}
 
     def restore(self, index: Mapping[str, Tensor]) -> None:
@@ -145,11 +150,15 @@ class DeviceStore:
         for name, value in memory.items():
             self._rows[name][index] = value.flatten(1)
 
-    def commit(self) -> None:
+    def commit(self, ids: np.ndarray | None = None) -> None:
         """Nothing to do: there is no file that a crash could leave half written."""
 
     def index(self) -> dict[str, Tensor]:
         """Nothing: this memory does not outlive its process."""
+        return {}
+
+    def waiting(self, ids: np.ndarray | None = None) -> dict[str, Tensor]:
+        """Nothing either."""
         return {}
 
     def restore(self, index: Mapping[str, Tensor]) -> None:

@@ -182,7 +182,9 @@ def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Ten
     heard = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
     assert heard is not None, "a query is asked of a cohort"
     pay("", query.charges(), heard.ids)
-    return query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))
+    answer = query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))
+    link.commit(state)
+    return answer
 
 
 def learn_balance(algorithm: Algorithm, link: Link, state: ServerState, rng: Rng, pay: Pay) -> ServerState:

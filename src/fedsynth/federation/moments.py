@@ -123,10 +123,12 @@ def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: f
     """What a noisy sum says of each class, where `noise` is the standard deviation of each of its numbers."""
     size = statistic.numbers
     per_class = answer.double().reshape(statistic.classes, -1)
-    units = per_class[:, 0].sum().clamp(min=1e-9) / _COUNT
+    least = max(1e-9, noise * math.sqrt(statistic.classes))  # what the noise alone makes of nobody
+    units = per_class[:, 0].sum().clamp(min=least) / _COUNT
     per_class, level = per_class / units, noise / units
     shares, loose = (per_class[:, :2] / _COUNT).clamp(min=_LEAST_SHARE).unbind(1)
-    mean = per_class[:, 2 : 2 + size] / _MEAN / shares[:, None]
+    least_share = level / _COUNT  # a rarer class cannot be told from noise, which must not be blown up
+    mean = per_class[:, 2 : 2 + size] / _MEAN / shares.clamp(min=least_share)[:, None]
     mean = _shrunk_means(mean, shares, (level / _MEAN / shares.mean()) ** 2)
     second = symmetric(per_class[:, 2 + size :] / loose[:, None], size)
     if not statistic.about_mean:

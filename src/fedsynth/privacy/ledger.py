@@ -170,7 +170,7 @@ class Ledger:
         unit = unit or _only_unit(lines)
         answers = [
             answer_steps(_steps(group, unit, adjacency), delta, accountant=accountant)
-            for group in _exposures(lines)
+            for group in exposures(lines)
         ]
         return max(answers, key=lambda found: found.epsilon)
 
@@ -263,7 +263,7 @@ def _only_unit(lines: Sequence[Line]) -> str:
     return units[0] if units else "client"
 
 
-def _exposures(lines: Sequence[Line]) -> list[list[Line]]:
+def exposures(lines: Sequence[Line]) -> list[list[Line]]:
     """The lines that concern each client, those of everyone included; equal cases once."""
     common = [line for line in lines if line.holder in EVERYONE]
     own: dict[str, list[Line]] = {}

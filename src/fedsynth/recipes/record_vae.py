@@ -84,7 +84,7 @@ class PublishedNoise:
         )
 
 
-def _balance(task: Task, privacy: LocalRecordPrivacy, rounds: int) -> Query | None:
+def local_balance(task: Task, privacy: LocalRecordPrivacy, rounds: int) -> Query | None:
     """The class balance at about a thirtieth of the budget, noised at each client; None where it is public."""
     if not task.classes or task.schema.label_probabilities is not None:
         return None
@@ -120,7 +120,7 @@ def _record_level(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
-        balance=_balance(task, privacy, rounds.rounds),
+        balance=local_balance(task, privacy, rounds.rounds),
     )
 
 
@@ -179,6 +179,6 @@ def dpd_fvae_local_published(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=("encoder",),
-        balance=_balance(task, noise.unclaimed, rounds.rounds),
+        balance=local_balance(task, noise.unclaimed, rounds.rounds),
         caveats=(NO_GUARANTEE,),
     )

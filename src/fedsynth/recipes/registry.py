@@ -18,6 +18,7 @@ from fedsynth.recipes.fed_vae import fed_vae
 from fedsynth.recipes.gan import dp_fedavg_gan
 from fedsynth.recipes.language import dp_fedavg_lm
 from fedsynth.recipes.moment_vae import moment_vae
+from fedsynth.recipes.pp_fedgan import dp_gan, pp_fedgan
 from fedsynth.recipes.record_distributed import site_vae
 from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_record, fvae_record
 from fedsynth.recipes.task import Task
@@ -47,6 +48,7 @@ class Recipe:
     offers: tuple[tuple[Unit, Trust], ...]
     pooled: bool = False
     kinds: tuple[str, ...] = ("table", "image")
+    transport: str = "clear"  # unless another is asked for or needed
 
     @property
     def unit(self) -> Unit:
@@ -80,7 +82,7 @@ class Recipe:
     ) -> Task:
         """The task with the protection asked for; what hides messages from the server is taken where that is needed."""
         whom, trusted = self.protection(unit, trust)
-        usual = "secagg" if trusted == "distributed" else "clear"
+        usual = "secagg" if trusted == "distributed" else self.transport
         return Task(schema, clients, private=private, unit=whom, trust=trusted, transport=transport or usual)
 
     def groups(self) -> dict[str, Any]:
@@ -169,6 +171,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe("site_vae", site_vae, (("record", "distributed"),)),
         Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
         Recipe("dp_fedavg_gan", dp_fedavg_gan, CLIENT_LEVEL),
+        Recipe("pp_fedgan", pp_fedgan, (("record", "local"),), transport="he"),
+        Recipe("dp_gan", dp_gan, (("record", "central"),), pooled=True),
         Recipe("dp_fedavg_lm", dp_fedavg_lm, CLIENT_LEVEL, kinds=("text",)),
         Recipe("dp_fed_wae", dp_fed_wae, (("client", "local"),)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,27 @@ class Purse:
 
     def pay(self, when: str, charges: list[Charge], ids: np.ndarray) -> None:
         """Make the lines of a release durable, the owner's first; refuse it whole if the policy does not allow it."""
-        entries = [entry for charge in charges for entry in self._entries(when, charge, ids)]
+        self._spend([entry for charge in charges for entry in self._entries(when, charge, ids)])
+
+    def pay_once(self, when: str, charges: list[Charge], ids: np.ndarray) -> None:
+        """Pay for a round that may have been paid for before a crash: what a client sent itself costs it once.
+
+        Only for messages that were kept. Noise that a server draws a second time is a second release.
+        """
+        paid = Counter(
+            (line.holder, line.what)
+            for line in self.ledger.lines()
+            if line.run == self.name and line.trust == "local"
+        )
+        entries = []
+        for entry in (entry for charge in charges for entry in self._entries(when, charge, ids)):
+            if paid[entry.holder, entry.what]:
+                paid[entry.holder, entry.what] -= 1
+            else:
+                entries.append(entry)
+        self._spend(entries)
+
+    def _spend(self, entries: list[Entry]) -> None:
         if not entries:
             return
         if self.policy is not None:

@@ -81,6 +81,7 @@ class Synthesizer:
             arguments=arguments,
         )
         self.history: list[dict[str, Any]] = []
+        self.notes: list[str] = []  # why training ended early, if it did
         self._chunk = chunk
         self._generator: Generator | None = None
         self._statement: Statement | None = None
@@ -90,7 +91,7 @@ class Synthesizer:
     def of(cls, request: Request, schema: Schema) -> Synthesizer:
         """A synthesizer for a request, as the command line makes it."""
         made = cls.__new__(cls)
-        made.schema, made.request, made.history = schema, request, []
+        made.schema, made.request, made.history, made.notes = schema, request, [], []
         made._chunk, made._generator, made._statement, made._ledger = None, None, None, Ledger(None)
         return made
 
@@ -150,7 +151,7 @@ class Synthesizer:
         self._generator, self._statement = release(
             prepared, self._ledger, state, seeded=self.request.seed is not None
         )
-        self.history = training.history
+        self.history, self.notes = training.history, training.notes
         if place:
             self._generator.save(place.generator)
             with replacing(place.privacy) as temporary:

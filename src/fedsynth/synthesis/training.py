@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from dp_accounting import DpEvent
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
+from fedsynth.engines.speeds import Speeds
 from fedsynth.engines.store import ClientStore
-from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate, nearest
+from fedsynth.engines.virtual_clock import VirtualClock
+from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError, NotPrivate, nearest
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.link import Link
 from fedsynth.federation.loop import Round, ask, learn_balance, run
 from fedsynth.federation.query import Query
+from fedsynth.federation.standing import Standing
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import RecordCount
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.mechanism import Unit
+from fedsynth.privacy.mechanism import Charge, Unit
 from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder, Keeper
+from fedsynth.synthesis.meter import Meter, worst_off
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
 
@@ -168,31 +172,6 @@ def _count_records(clients: Clients, rng: Rng, purse: Purse) -> int:
     return max(1, round(float(noisy[0])))
 
 
-@dataclass
-class Meter:
-    """Epsilon for history and progress: read at every round that lasts, now and then in a run of very short ones."""
-
-    odometer: account.Odometer
-    budget: float
-    first: int
-    rounds: int
-    turns: Callable[[int], int] = int  # releases of one client in so many rounds, where clients take turns
-    last: float | None = None
-    _took: float = 0.0
-    _when: float = 0.0
-
-    def read(self, version: int) -> float | None:
-        """Epsilon after this round; None where computing it would slow training down."""
-        now = time.perf_counter()
-        if now - self._when < 10 * self._took and version < self.rounds:
-            return None
-        # the run was calibrated to the budget more finely than this, so the budget bounds it too
-        self.last = min(self.odometer.after(self.turns(version - self.first)), self.budget)
-        self._when = time.perf_counter()
-        self._took = self._when - now
-        return self.last
-
-
 class Distant(Link, Keeper, Protocol):
     """Clients elsewhere, who remember by themselves."""
 
@@ -212,6 +191,7 @@ class Training:
     chunk: int | None = None
     link: Distant | None = None
     history: list[dict[str, Any]] = field(default_factory=list, init=False)
+    notes: list[str] = field(default_factory=list, init=False)  # why training ended early, if it did
 
     def start(self) -> ServerState:
         """Train from the beginning."""
@@ -220,66 +200,97 @@ class Training:
     def start_from(self, state: ServerState) -> ServerState:
         """Train from this state, which nobody has worked on yet."""
         store = self.folder.store() if self.folder and self.link is None else None
-        return self._train(state, store, self.prepared.algorithm.rounds)
+        return self._train(state, self.link or self._simulated(store), self.prepared.algorithm.rounds)
 
     def resume(self) -> ServerState:
         """Train on from the last checkpoint; rounds that were paid for and lost stay in the ledger."""
         assert self.folder is not None
-        store = self.folder.store()
-        state = self.folder.restore(store)
-        return self.resume_from(state or self.prepared.algorithm.init(self.rng.at("init")), store)
+        link = self._simulated(self.folder.store())
+        state = self.folder.restore(link)
+        return self.resume_from(state or self.prepared.algorithm.init(self.rng.at("init")), link)
 
-    def resume_from(self, state: ServerState, store: ClientStore | None = None) -> ServerState:
+    def resume_from(self, state: ServerState, link: Distant | None = None) -> ServerState:
         """Train on from this state, as the checkpoint had it."""
         assert self.folder is not None
-        if self._turns and not self.rng.reproducible:
+        reached = link or self.link
+        assert reached is not None
+        if self.prepared.algorithm.schedule.buffered:
+            state = self._with_paid_uses(state)
+        elif self._turns and not self.rng.reproducible:
             state = self._past_lost_turns(state)
         self.folder.cut_history(state.version)
         self.history = self.folder.read_history()
-        return self._train(state, store, self._affordable(state))
+        return self._train(state, reached, self._affordable(state), held=state.version)
 
-    def _train(self, state: ServerState, store: ClientStore | None, rounds: int) -> ServerState:
+    def _train(self, state: ServerState, link: Distant, rounds: int, held: int | None = None) -> ServerState:
+        """`held` is the version whose clients may have paid already for what arrived."""
         algorithm = self.prepared.algorithm
-        link, keeper = self._clients(store)
         known = state.balance is not None
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
-        if self.folder and keeper and not known:
-            self.folder.checkpoint(state, keeper)
-        meter = self._meter(state.version, rounds)
+        if not known:
+            self._hold(state, link)
+        meter, before = self._meter(state.version, rounds), self._releases(state)
+        repeated = f"round {-1 if held is None else held + 1}"
+
+        def pay(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+            again = algorithm.schedule.buffered and when == repeated
+            (self.purse.pay_once if again else self.purse.pay)(when, charges, ids)
 
         def seen(state: ServerState, done: Round) -> None:
-            epsilon = meter.read(state.version) if meter else None
-            self.history.append({**asdict(done), "epsilon": epsilon})
-            if self.folder and keeper:
+            epsilon = meter.read(state.version, self._releases(state) - before) if meter else None
+            line = {**asdict(done), "epsilon": epsilon}
+            self.history.append({k: v for k, v in line.items() if v is not None or k != "simulated_s"})
+            if self.folder:
                 self.folder.append_history(self.history[-1])
-                self.folder.checkpoint(state, keeper)
+            self._hold(state, link)
             if self.watch:
                 self.watch(done, epsilon or (meter.last if meter else None), rounds)
 
-        return run(algorithm, link, state, self.rng, self.purse.pay, seen, rounds)
+        def hold(state: ServerState) -> None:
+            self._hold(state, link)
 
-    def _clients(self, store: ClientStore | None) -> tuple[Link, Keeper | None]:
-        """The link to the clients, and what the checkpoint has to remember of them."""
-        if self.link is not None:
-            return self.link, self.link
+        state = run(algorithm, link, state, self.rng, pay, seen, rounds, hold, self.notes.append)
+        if self.notes and state.version == 0:
+            raise FedsynthError(f"nothing was learned: {self.notes[-1]}")
+        return state
+
+    def _hold(self, state: ServerState, link: Distant) -> None:
+        """Write down where the run stands."""
+        if self.folder:
+            self.folder.checkpoint(state, link)
+
+    def _simulated(self, store: ClientStore | None) -> Distant:
+        """Clients in this process, with simulated speeds if those were asked for."""
         assert self.prepared.clients is not None
-        device = self.prepared.request.device
-        return InProcess(self.prepared.clients, self.rng, device=device, chunk=self.chunk, store=store), store
+        request = self.prepared.request
+        link = InProcess(
+            self.prepared.clients, self.rng, device=request.device, chunk=self.chunk, store=store
+        )
+        if request.simulate_speeds is None and not self.prepared.algorithm.schedule.buffered:
+            return link
+        return VirtualClock(link, Speeds.parse(request.simulate_speeds or "default"), self.rng)
+
+    def _releases(self, state: ServerState) -> int:
+        """How many rounds whoever took part most often was in."""
+        schedule = self.prepared.algorithm.schedule
+        if schedule.buffered:
+            return int(Standing.from_tensors(state.standing, schedule.clients).uses.max())
+        return schedule.participations(state.version) if self._turns else state.version
 
     def _meter(self, version: int, rounds: int) -> Meter | None:
         """Epsilon after further rounds, on top of what the ledger shows now (a seeded run: of each round once)."""
         target = self.prepared.request.target
         if target is None:
             return None
-        spent = [line.cost for line in self.purse.ledger.lines()]
+        lines = self.purse.ledger.lines()
         if self.rng.reproducible:
-            spent = spent[: len(spent) - self._repeated(version)]
+            lines = lines[: len(lines) - self._repeated(version)]
+        spent = worst_off(lines, target, self.prepared.adjacency)
         each = each_round(self.prepared.algorithm)
         odometer = account.Odometer(
             [account.compose(spent)], each, target.delta, self.prepared.adjacency, precision=_SHOWN_PRECISION
         )
-        turns = self.prepared.algorithm.schedule.participations if self._turns else int
-        return Meter(odometer, target.epsilon, version, rounds, turns)
+        return Meter(odometer, target.epsilon, rounds)
 
     @property
     def _turns(self) -> bool:
@@ -287,6 +298,33 @@ class Training:
         algorithm = self.prepared.algorithm
         own = all(charge.holder == "client" for charge in algorithm.charges())
         return own and algorithm.schedule.participations(algorithm.rounds) < algorithm.rounds
+
+    def _with_paid_uses(self, state: ServerState) -> ServerState:
+        """The state in which no client was used less often than the ledger shows.
+
+        What a client sent and paid for is in the checkpoint and costs it once; a sum that was noised by the server
+        before a crash is noised anew, and that is one more release for all in it.
+        """
+        schedule = self.prepared.algorithm.schedule
+        standing = Standing.from_tensors(state.standing, schedule.clients)
+        if self.rng.reproducible:
+            return state
+        own = [
+            one for one in self.purse.ledger.lines() if one.run == self.purse.name and one.holder.isdigit()
+        ]
+        lines = [one for one in own if _round_number(one.what)]
+        finished = [one for one in lines if _round_number(one.what) <= state.version]
+        again = [one for one in lines if one.trust != "local" and _round_number(one.what) > state.version]
+        each_use = max(1, len(self.prepared.algorithm.charges()))
+        holders = np.array([int(one.holder) for one in (*finished, *again)], dtype=np.int64)
+        uses = np.bincount(holders, minlength=schedule.clients) // each_use
+        most = schedule.participations(self.prepared.algorithm.rounds)
+        if any(uses[int(one.holder)] >= most for one in again):
+            raise BudgetExhausted(
+                f"round {state.version + 1} was paid for and lost, and some of its clients have no use left to pay for "
+                f"it again (at most {most}); the last finished round is in the checkpoint"
+            )
+        return replace(state, standing=standing.at_least(uses).to_tensors())
 
     def _past_lost_turns(self, state: ServerState) -> ServerState:
         """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
@@ -311,9 +349,9 @@ class Training:
         A seeded run repeats the very same noise, so a repeated round tells nobody anything new.
         """
         algorithm, target = self.prepared.algorithm, self.prepared.request.target
-        if target is None or self.rng.reproducible or self._turns:
+        if target is None or self.rng.reproducible or self._turns or algorithm.schedule.buffered:
             return algorithm.rounds
-        spent = [line.cost for line in self.purse.ledger.lines()]
+        spent = worst_off(self.purse.ledger.lines(), target, self.prepared.adjacency)
         waiting = [] if state.balance is not None else once(algorithm)
         left = _rounds_left(each_round(algorithm), target, [*spent, *waiting], self.prepared.adjacency)
         if state.version + left < 1:

@@ -49,6 +49,14 @@ def test_without_noise_the_moments_of_each_class_come_back(kind):
     torch.testing.assert_close(found.shares, torch.full((2,), 0.5), atol=0.05, rtol=0)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_an_answer_that_is_all_noise_gives_moments_of_a_sane_size(seed):
+    asked = statistic(ClientMoments)
+    drawn = torch.randn(CLASSES * asked.width, generator=torch.Generator().manual_seed(seed))
+    found = gaussians(asked, 1e4 * drawn, 1e4, NUMBERS)
+    assert found.mean.abs().max() < 100 * asked.radius and found.factor.abs().max() < 100 * asked.radius
+
+
 def test_under_much_noise_classes_are_drawn_together():
     data, mean, _ = population()
     clear = answered(ClientMoments, data)

@@ -133,6 +133,22 @@ def test_images_come_out_in_the_shape_they_went_in(channels, side):
     assert torch.isfinite(model.loss("elbo", named_parameters(model), batch, torch.zeros(3, 2)))
 
 
+@pytest.mark.parametrize(("channels", "side"), [(1, 28), (3, 32), (1, 8)])
+def test_the_deeper_network_keeps_the_shape_too(channels, side):
+    model = ImageVAE(channels, side, classes=3, latent=2, width=0, deep=(2, 4, 6))
+    images = model.sample(named_parameters(model), torch.tensor([0, 1, 2]), Rng(1))
+    assert images.shape == (3, channels, side, side) and images.min() >= 0 and images.max() <= 1
+
+
+def test_a_record_of_the_deeper_network_knows_nothing_of_the_others():
+    model = ImageVAE(1, 8, classes=2, latent=2, width=0, deep=(4, 8))
+    named = named_parameters(model)
+    x, y = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 1])
+    together = model.loss("elbo", named, {"x": x, "y": y, "weight": torch.tensor([1.0, 0.0, 0.0])}, noise(3))
+    alone = model.loss("elbo", named, {"x": x[:1], "y": y[:1], "weight": torch.ones(1)}, noise(3)[:1])
+    torch.testing.assert_close(together, alone)
+
+
 def test_the_label_reaches_the_decoder(build):
     model = build("fvae").model
     named = named_parameters(model)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.data.encode import Block
+from fedsynth.models.deep_image import DeepDecoder, DeepEncoder
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.rows import draw_rows
@@ -163,7 +164,10 @@ class ImageDecoder(nn.Module):
 
 @dataclass(frozen=True)
 class ImageVAE:
-    """A conditional convolutional VAE for square images whose side is a multiple of four (28, 32), grey or RGB."""
+    """A conditional convolutional VAE for square images whose side is a multiple of four (28, 32), grey or RGB.
+
+    `deep` are the channels of a deeper network in place of `width`.
+    """
 
     channels: int
     side: int
@@ -171,10 +175,22 @@ class ImageVAE:
     latent: int = 16
     width: int = 32
     beta: float = 1.0
+    deep: tuple[int, ...] = ()
+
+    @property
+    def normalized_beta(self) -> float:
+        """The weight of the prior as Higgins et al. (2016) compare it: for each latent number and pixel.
+
+        Pfitzner and Arnrich's 0.01 is to be read so: as the weight beside a sum over pixels it would leave no prior.
+        """
+        return self.beta * self.latent / (self.channels * self.side**2)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
-        """Two strided convolutions down, two transposed ones up."""
+        """Two strided convolutions down, two transposed ones up; or as `deep` says."""
+        if self.deep:
+            deep = (self.channels, self.side, self.classes, self.latent, self.deep)
+            return {"encoder": DeepEncoder(*deep), "decoder": DeepDecoder(*deep)}
         sizes = (self.channels, self.side, self.classes, self.latent, self.width)
         return {"encoder": _ImageEncoder(*sizes), "decoder": ImageDecoder(*sizes)}
 

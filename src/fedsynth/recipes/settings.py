@@ -51,12 +51,22 @@ class Architecture:
     latent: int = setting(16, "numbers in the latent code", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the table networks, from the row inwards", 1)
     width: int = setting(16, "channels of the first convolution, for images", 1)
-    beta: float = setting(0.5, "weight of the KL term", 0.0)
+    beta: float = setting(
+        0.5,
+        "weight of the KL term beside the sum over pixels or columns; for 16 latent numbers and 784 pixels 0.5 is 0.01 "
+        "in the normalized form",
+        0.0,
+    )
     signal: str = setting("spectral", "spectral or dense: for tables whose columns all have bins=1, a signal")
+    size: str = setting(
+        "free",
+        "small (about 185,000 variables) or large (3.85 million): DPD-fVAE's image networks; free: by latent and width",
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("signal", self.signal, SIGNAL_DECODERS)
+        one_of("size", self.size, ("free", "small", "large"))
 
 
 @dataclass(frozen=True)
@@ -65,15 +75,17 @@ class Local:
 
     epochs: int = setting(1, "passes over the client's rows in a round", 1)
     batch_size: int = setting(32, "rows in a batch", 1)
-    learning_rate: float = setting(0.0, "step size at the client (0: 0.1 for tables, 0.01 for images)", 0.0)
-    optimizer: str = setting("sgd", "adam or sgd")
+    learning_rate: float = setting(
+        0.0, "step size at the client (0: 0.1 for tables, 0.01 for images, 0.001 for images by adam)", 0.0
+    )
+    optimizer: str = setting("sgd", "adam, sgd, or auto: adam for images and sgd for tables")
     most_batches: int = setting(
         0, "at most so many batches a pass, for clients with very many rows (0: all)", 0
     )
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("optimizer", self.optimizer, (*OPTIMIZERS, "auto"))
 
     @property
     def rule(self) -> Epochs:
@@ -82,8 +94,10 @@ class Local:
 
     def build(self, kind: str) -> Optimizer:
         """The client's optimizer; an image's loss sums over far more terms than a row's."""
-        usual = 0.01 if kind == "image" else 0.1
-        return OPTIMIZERS[self.optimizer](self.learning_rate or usual)
+        images = kind == "image"
+        chosen = self.optimizer if self.optimizer != "auto" else "adam" if images else "sgd"
+        usual = (0.001 if chosen == "adam" else 0.01) if images else 0.1
+        return OPTIMIZERS[chosen](self.learning_rate or usual)
 
 
 @dataclass(frozen=True)

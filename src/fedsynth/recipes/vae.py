@@ -10,6 +10,7 @@ from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Rotation, Schedule
 from fedsynth.federation.server import Momentum
 from fedsynth.federation.statistics import LabelShares
+from fedsynth.models.deep_image import LARGE
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.signal import is_signal, signal_vae
 from fedsynth.models.vae import ImageVAE, TableVAE
@@ -33,6 +34,10 @@ from fedsynth.training.plan import Phase
 from fedsynth.training.rule import DPSGD, Rule
 from fedsynth.transport.registry import transport_named
 
+SIZES: dict[str, tuple[int, int, tuple[int, ...]]] = {  # latent numbers, width, deeper network
+    "small": (16, 25, ()),  # of Pfitzner and Arnrich's 185,000 variables
+    "large": (112, 0, LARGE),  # and 3.85 million
+}
 BOTH = ("encoder", "decoder")
 ALL_SHARED = {"encoder": Home.SHARED, "decoder": Home.SHARED}
 DECODER_SHARED = {"encoder": Home.CLIENT, "decoder": Home.SHARED}
@@ -40,6 +45,10 @@ DECODER_SHARED = {"encoder": Home.CLIENT, "decoder": Home.SHARED}
 
 def autoencoder(task: Task, architecture: Architecture) -> Model:
     """The conditional VAE for the task's kind of data."""
+    if task.kind == "table" and architecture.size != "free":
+        raise Incompatible(
+            f"size={architecture.size}: a size of image networks; tables have hidden and latent"
+        )
     if task.kind == "table" and is_signal(task.blocks):
         return signal_vae(
             task.blocks,
@@ -59,11 +68,15 @@ def autoencoder(task: Task, architecture: Architecture) -> Model:
             architecture.beta,
         )
     if task.kind == "image":
-        channels, side = task.image
-        return ImageVAE(
-            channels, side, task.classes, architecture.latent, architecture.width, architecture.beta
-        )
+        return _image_autoencoder(task, architecture)
     raise Incompatible(f"kind={task.kind}: the autoencoder recipes make tables and images")
+
+
+def _image_autoencoder(task: Task, architecture: Architecture) -> Model:
+    """One of the two sizes of Pfitzner and Arnrich (2022), whose figures are lost, or what was asked for."""
+    channels, side = task.image
+    latent, width, deep = SIZES.get(architecture.size, (architecture.latent, architecture.width, ()))
+    return ImageVAE(channels, side, task.classes, latent, width, architecture.beta, deep)
 
 
 def schedule_of(task: Task, rounds: Rounds) -> Schedule:
@@ -146,7 +159,7 @@ def _federated(
 def fvae(
     task: Task,
     architecture: Architecture = Architecture(),
-    local: Local = Local(),
+    local: Local = Local(optimizer="auto"),
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     sharing: Sharing = Sharing(),
@@ -158,7 +171,7 @@ def fvae(
 def dpd_fvae(
     task: Task,
     architecture: Architecture = Architecture(),
-    local: Local = Local(),
+    local: Local = Local(optimizer="auto"),
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     private_encoder: PrivateEncoder = PrivateEncoder(),

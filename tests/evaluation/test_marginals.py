@@ -5,6 +5,7 @@ from small_tables import SCHEMA, shuffled, table
 from fedsynth.data.schema import Column, Schema
 from fedsynth.evaluation.marginals import (
     WAYS,
+    _correlations,
     column_sets,
     correlation_matrix_distance,
     marginal_name,
@@ -12,6 +13,7 @@ from fedsynth.evaluation.marginals import (
     matrix_distance,
     variation_distance,
 )
+from fedsynth.evaluation.overlay import pearson
 from fedsynth.evaluation.tables import Tables
 
 
@@ -99,3 +101,13 @@ def test_shuffled_columns_are_far_in_correlation():
     near = correlation_matrix_distance(Tables.of(table(), table(key="fresh"), SCHEMA))
     far = correlation_matrix_distance(Tables.of(table(), shuffled(table()), SCHEMA))
     assert near.value < 0.01 < 0.1 < far.value
+
+
+def test_correlations_of_all_pairs_at_once_are_those_of_each_pair():
+    draw = np.random.default_rng(0)
+    numbers = [draw.normal(size=50), draw.integers(0, 3, 50).astype(float), np.full(50, 7.0)]
+    numbers.append(numbers[0] - 2 * numbers[1])
+    matrix = _correlations(numbers)
+    expected = [[pearson(a, b) or 0.0 for b in numbers] for a in numbers]
+    expected[2][2] = 1.0  # a constant column is its own, and nobody else's
+    np.testing.assert_allclose(matrix, expected, atol=1e-12)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from fedsynth.data.schema import Schema
+from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, statement
@@ -10,14 +15,20 @@ from fedsynth.synthesis.generator import Generator
 from fedsynth.synthesis.training import Prepared
 
 
+def released(
+    algorithm: Algorithm, state: ServerState, schema: Schema, recipe: str, values: Mapping[str, Any]
+) -> Generator:
+    """The parts of a trained state that make rows and were sent to clients anyway, with the class balance."""
+    parts = [part for part in algorithm.broadcast if part in algorithm.model.generative]
+    return Generator(schema, recipe, values, {part: state.parts[part] for part in parts}, state.balance)
+
+
 def release(
     prepared: Prepared, ledger: Ledger, state: ServerState, *, seeded: bool, caveats: tuple[str, ...] = ()
 ) -> tuple[Generator, Statement]:
     """The generator and its statement; `seeded` if any noise of the run can be drawn again."""
     algorithm, request = prepared.algorithm, prepared.request
-    parts = [part for part in algorithm.broadcast if part in algorithm.model.generative]
-    released = {part: state.parts[part] for part in parts}
-    generator = Generator(prepared.schema, request.recipe, prepared.values, released, state.balance)
+    generator = released(algorithm, state, prepared.schema, request.recipe, prepared.values)
     told = statement(
         ledger,
         delta=request.delta or 0.0,

@@ -1,0 +1,106 @@
+"""How two sets of examples differ, in numbers: by the kind of data, larger is more different, 0 is no difference."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from fedsynth.data.column import Column
+from fedsynth.data.encode import positions
+from fedsynth.evaluation.marginals import variation_distance
+from fedsynth.evaluation.tables import Tables, cells, coarse
+from fedsynth.inspect.sample import Sample
+
+INTENSITY = "mean intensity"
+PICTURE = "mean image"
+LABELS = "classes"
+
+
+def differences(one: Sample, other: Sample) -> dict[str, float]:
+    """The statistics of a contrast, each between 0 and 1.
+
+    Images: how far the mean intensities lie apart, and the root mean square of the per-pixel difference of the mean
+    images. Tables: for each column the total variation distance, with numbers in ten parts of their public range.
+    Texts: unknown words, length and the shares of words.
+    """
+    if one.schema.kind == "image":
+        return _images(one, other)
+    if one.schema.kind == "table":
+        return column_distances(one, other)
+    return _texts(one, other)
+
+
+def mean_image(sample: Sample) -> np.ndarray:
+    """The mean of all images, as numbers in [0, 1]."""
+    assert sample.images is not None
+    return sample.images.mean(0, dtype=np.float64) / 255
+
+
+def intensity(sample: Sample) -> float:
+    """The mean of all pixels, between 0 (black) and 1 (white)."""
+    return float(mean_image(sample).mean())
+
+
+def _images(one: Sample, other: Sample) -> dict[str, float]:
+    apart = mean_image(one) - mean_image(other)
+    found = {INTENSITY: float(abs(apart.mean())), PICTURE: float(np.sqrt(np.square(apart).mean()))}
+    if one.labels is not None and other.labels is not None:
+        found[LABELS] = _label_distance(one.labels, other.labels)
+    return found
+
+
+def _label_distance(one: np.ndarray, other: np.ndarray) -> float:
+    known = {name: place for place, name in enumerate(sorted({*one, *other}))}
+    return variation_distance(*(np.array([known[name] for name in side]) for side in (one, other)))
+
+
+def column_distances(one: Sample, other: Sample) -> dict[str, float]:
+    """For each column, how far the shares of its values lie apart."""
+    tables = _tables(one, other)
+    return {
+        c.name: variation_distance(coarse(c, tables.real[c.name]), coarse(c, tables.synthetic[c.name]))
+        for c in tables.columns
+    }
+
+
+def pair_distances(one: Sample, other: Sample) -> dict[tuple[str, str], float]:
+    """For each two columns, how far their joint shares lie apart beyond the farther of the two columns alone."""
+    tables = _tables(one, other)
+    alone = column_distances(one, other)
+    codes = {
+        c.name: (coarse(c, tables.real[c.name]), coarse(c, tables.synthetic[c.name])) for c in tables.columns
+    }
+    found = {}
+    for first, second in combinations(tables.columns, 2):
+        width = cells(second)
+        joint = [a * width + b for a, b in zip(codes[first.name], codes[second.name], strict=True)]
+        beyond = variation_distance(*joint) - max(alone[first.name], alone[second.name])
+        found[first.name, second.name] = float(max(0.0, beyond))
+    return found
+
+
+def column_means(one: Sample, other: Sample) -> dict[str, tuple[float, float]]:
+    """The mean of each number column on both sides, as a place between its public bounds."""
+    tables = _tables(one, other)
+    return {
+        c.name: (_place(c, tables.real[c.name]), _place(c, tables.synthetic[c.name]))
+        for c in tables.columns
+        if c.numeric
+    }
+
+
+def _place(column: Column, numbers: np.ndarray) -> float:
+    there = numbers[~np.isnan(numbers)]
+    return float(positions(column, there).mean()) if len(there) else 0.0
+
+
+def _tables(one: Sample, other: Sample) -> Tables:
+    assert one.frame is not None and other.frame is not None
+    return Tables.of(one.frame, other.frame, one.schema)
+
+
+def _texts(one: Sample, other: Sample) -> dict[str, float]:
+    from fedsynth.inspect.words import text_differences
+
+    return text_differences(one.texts, other.texts)

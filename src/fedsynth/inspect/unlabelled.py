@@ -1,0 +1,25 @@
+"""Rows and schemas without their label: for models that are not told it, and for rows that have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedsynth.data.clients import RawClients
+from fedsynth.data.schema import Schema
+
+
+def without_label(schema: Schema) -> Schema:
+    """The same schema for rows whose label nobody knows."""
+    if schema.label is None:
+        return schema
+    kept = tuple(column for column in schema.columns if column.name != schema.label)
+    provenance = {name: source for name, source in schema.provenance.items() if name != schema.label}
+    return replace(schema, columns=kept, label=None, label_probabilities=None, provenance=provenance)
+
+
+def strip_labels(raw: RawClients, label: str | None) -> RawClients:
+    """The same rows without their labels."""
+    frame = raw.frame
+    if frame is not None and label in frame.columns:
+        frame = frame.drop(columns=[label])
+    return replace(raw, frame=frame, labels=None)

@@ -1,0 +1,126 @@
+"""Is there a difference? Statistics against what noise alone would give, and a tolerance for what would not matter.
+
+What noise gives is found by training the same models again, with the same noise, on made-up clients among whom there is
+no difference: their rows are drawn from what was released, so this costs no privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from fedsynth.inspect.auxiliary import Trainer
+from fedsynth.inspect.contrast import differences
+from fedsynth.inspect.sample import Sample, made_up_clients, pooled
+from fedsynth.inspect.selection import Share
+from fedsynth.rng import Rng
+
+TOLERANCE = 0.05  # differences up to this are taken for natural ones between groups of people
+_ALARMS = 0.02  # chance that noise alone passes, over all statistics together
+_LEAST_DEVIATIONS = 3.0
+Null = Sequence[Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statistic and what it was held against."""
+
+    name: str
+    value: float
+    expected: float  # what noise alone gives on average
+    deviation: float
+    threshold: float
+
+    @property
+    def fires(self) -> bool:
+        """Whether the difference is more than noise and tolerance explain."""
+        return self.value > self.threshold
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**asdict(self), "fires": self.fires}
+
+
+def judge(
+    values: Mapping[str, float], null: Null, models: int, tolerance: float = TOLERANCE
+) -> tuple[Finding, ...]:
+    """Each statistic with its threshold: mean and several deviations of what noise gives, and the tolerance on top.
+
+    `null` holds the differences between every two of so many simulated `models`: few models, few degrees of freedom.
+
+    >>> found = judge({"gap": 0.9}, [{"gap": 0.1}, {"gap": 0.2}, {"gap": 0.15}], models=3)
+    >>> found[0].fires, round(found[0].threshold, 2)
+    (True, 0.54)
+    """
+    quantile = float(student.isf(_ALARMS / max(1, len(values)), max(1, models - 1)))
+    deviations = max(_LEAST_DEVIATIONS, quantile)
+    findings = []
+    for name, value in values.items():
+        seen = [entry[name] for entry in null if name in entry]
+        expected = float(np.mean(seen)) if seen else 0.0
+        deviation = float(np.std(seen, ddof=1)) if len(seen) > 1 else 0.0
+        findings.append(
+            Finding(name, float(value), expected, deviation, tolerance + expected + deviations * deviation)
+        )
+    return tuple(findings)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How to find out what noise alone does: so many models, trained on clients with so many rows each."""
+
+    models: int = 8
+    rows: int = 32
+    shown: int = 2000
+
+    def no_difference(
+        self, trainer: Trainer, samples: Sequence[Sample], shares: Sequence[Share], rng: Rng
+    ) -> list[dict[str, float]]:
+        """Statistics between models of clients among whom there is no difference.
+
+        Nobody knows how many clients really qualified, and a model of few of them shows more noise. So each made-up
+        population has another share of clients that hold rows, as far off as the guess may be.
+        """
+        if not self.models:
+            return []
+        together = pooled(samples)
+        sides = [
+            self._side(trainer, together, share, rng.at("side", place))
+            for place, share in enumerate(dict.fromkeys(shares))
+        ]
+        pairs = combinations(sides[0], 2) if len(sides) == 1 else product(*sides[:2])
+        return [differences(one, other) for one, other in pairs]
+
+    def _side(self, trainer: Trainer, together: Sample, share: Share, rng: Rng) -> list[Sample]:
+        made = []
+        for number in range(self.models):
+            stream = rng.at("model", number)
+            holding = share.drawn(stream.at("share"))
+            clients = made_up_clients(together, trainer.task.clients, holding, self.rows, stream)
+            generator = trainer.train(clients, share.guess, stream)
+            made.append(Sample.draw(generator, self.shown, stream.at("sample")))
+        return made
+
+    def nobody(self, trainer: Trainer, share: float, rng: Rng) -> list[Sample]:
+        """What models look like that were trained on nothing but noise."""
+        streams = [rng.at("nobody", number) for number in range(max(3, self.models))]
+        return [
+            Sample.draw(trainer.train(None, share, stream), self.shown, stream.at("sample"))
+            for stream in streams
+        ]
+
+
+def learned(sample: Sample, silent: Sequence[Sample]) -> tuple[Finding, ...]:
+    """Whether a model shows anything that noise alone does not: it is held against models of nothing.
+
+    A selection that nobody meets is found out here, after training and from what was released.
+    """
+    against = [differences(sample, other) for other in silent]
+    values = {name: float(np.mean([entry[name] for entry in against])) for name in against[0]}
+    null = [differences(one, other) for one, other in combinations(silent, 2)]
+    return judge(values, null, len(silent), tolerance=0.0)

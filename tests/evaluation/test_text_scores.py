@@ -2,12 +2,16 @@ import json
 import math
 
 import pytest
+import torch
 
+from fedsynth.data.clients import text_clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.reader import Reader, unigrams
 from fedsynth.evaluation.suite import evaluate
 from fedsynth.evaluation.text_fidelity import TrigramModel, duplicates, ngram_overlap, vocabulary_overlap
 from fedsynth.rng import Rng
+from fedsynth.synthesis.synthesizer import Synthesizer
 
 SCHEMA = Schema(kind="text", vocabulary="bytes")
 SUBJECTS, VERBS, THINGS = (
@@ -107,3 +111,39 @@ def test_texts_without_words_fail_with_the_reason():
     assert all("the synthetic texts have no words" in score.failed for score in found.scores)
     with pytest.raises(BadInput, match="list of texts"):
         evaluate(texts("real"), "one text", SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def reader():
+    vocabulary = tuple(dict.fromkeys(" ".join(texts("real")).split()))
+    schema = Schema(kind="text", vocabulary=vocabulary, length=9)
+    clients = text_clients_from(texts("real"), schema, owners=[str(row % 15) for row in range(150)])
+    settings = {"private": False, "rounds": 120, "rate": 1.0, "learning_rate": 1.0, "momentum": 0.5}
+    return Reader(Synthesizer("dp_fedavg_lm", schema, seed=1, **settings).fit(clients).generator)
+
+
+def test_a_model_that_learned_predicts_better_than_shares_of_words(reader):
+    found, beside = reader.predict(texts("test")), reader.beside(texts("real"), texts("test"))
+    assert found.perplexity < 0.5 * beside.perplexity and found.accuracy > 2 * beside.accuracy
+
+
+def test_perplexity_is_the_joint_probability_a_symbol(reader):
+    text = texts("test")[0]
+    symbols = len(text.split()) + 1  # and the end
+    assert reader.predict([text]).perplexity == pytest.approx(
+        math.exp(reader.surprise([text])[0] / symbols), rel=1e-4
+    )
+
+
+def test_the_run_that_wrote_the_texts_is_scored_itself(reader):
+    found = evaluate(texts("real"), texts("fresh"), SCHEMA, test=texts("test"), reader=reader)
+    score = found["perplexity of unseen texts under the generator"]
+    assert score.value == pytest.approx(reader.predict(texts("test")).perplexity)
+    assert score.detail["unigrams"] > score.value and found["next word: accuracy of the generator"].value > 0
+
+
+def test_unigrams_are_counted_up_to_the_end():
+    known = torch.tensor([[1, 3, 0, 0], [1, 3, 4, 0]])
+    found = unigrams(known, torch.tensor([[1, 3, 0, 0]]), 5)
+    shares = {0: 2.5 / 7.5, 3: 2.5 / 7.5}
+    assert found.perplexity == pytest.approx(math.exp(-(math.log(shares[0]) + math.log(shares[3])) / 2))

@@ -28,6 +28,7 @@ _BETTER = {"max": "higher", "min": "lower", "range": "within"}
 _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "train_on_real": "trained on real",
     "majority": "majority class",
+    "unigrams": "unigrams of real",
     "real_halves": "two halves of real",
     "real_alone": "real alone",
     "real_repeated": "real repeated",
@@ -119,6 +120,7 @@ def evaluate_command(
             claim=origin.claim,
             sampler=origin.sampler,
             shadows=origin.shadows,
+            reader=origin.reader,
             classifiers=[name.strip() for name in classifiers.split(",") if name.strip()],
         )
     if out:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedsynth.evaluation.attacks import Claim
 from fedsynth.evaluation.augmentation import Sampler
+from fedsynth.evaluation.reader import Reader
 from fedsynth.evaluation.shadow_game import MINUTES, ShadowGame
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -20,12 +21,15 @@ class Origin:
     claim: Claim | None = None
     sampler: Sampler | None = None
     shadows: ShadowGame | None = None
+    reader: Reader | None = None
 
     @classmethod
     def of_run(cls, folder: Path | str, real: object, *, seed: int = 0, minutes: float = MINUTES) -> Origin:
         """All that a finished run tells; `real` are its training data, which tell how many clients it had."""
         made = Synthesizer.load(folder)
         claim = Claim.of(made.privacy)
+        if made.schema.kind == "text":
+            return cls(claim, reader=Reader(made.generator))
         if not isinstance(real, pd.DataFrame):
             return cls(claim)
         label = made.schema.label

@@ -22,6 +22,7 @@ from fedsynth.evaluation.augmentation import Sampler
 from fedsynth.evaluation.cache import Cache
 from fedsynth.evaluation.features import FeatureNetwork
 from fedsynth.evaluation.image_steps import Images, image_steps
+from fedsynth.evaluation.reader import Reader
 from fedsynth.evaluation.score import Score, load_scores, save_scores
 from fedsynth.evaluation.shadow_game import ShadowGame, Tell
 from fedsynth.evaluation.step import Found, Step
@@ -106,6 +107,7 @@ def evaluate(
     claim: Claim | None = None,
     shadows: ShadowGame | None = None,
     classifiers: Sequence[str] = (),
+    reader: Reader | None = None,
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
@@ -115,8 +117,9 @@ def evaluate(
     balanced; without it they are taken out of `synthetic`. `network` gives the features that images are compared
     on; without it, a LeNet is trained on the real ones. `claim` is the privacy that attacks on a table, which need
     `test`, are set beside. `shadows` is the recipe of the run, which `deep` trains many times over to see whether
-    that tells who was in. `classifiers` by name, or "all", are used instead of the usual ones. Where the schema
-    names a client column and the tables have it, nobody is held out in part and nobody is asked about twice.
+    that tells who was in. `reader` is the model that wrote texts, which is tested on unseen ones. `classifiers` by
+    name, or "all", are used instead of the usual ones. Where the schema names a client column and the tables have it,
+    nobody is held out in part and nobody is asked about twice.
     """
     stage = _Stage(progress)
     steps = _steps(
@@ -132,8 +135,9 @@ def evaluate(
         shadows=shadows,
         tell=stage.within,
         classifiers=classifiers,
+        reader=reader,
     )
-    known = (network.setting() if network else None, claim, sampler is not None, shadows)
+    known = (network.setting() if network else None, claim, sampler is not None, shadows, reader)
     kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, *known) if cache else None
     details: dict[str, Any] = {
         "internal": INTERNAL,
@@ -198,6 +202,7 @@ def _steps(
     shadows: ShadowGame | None,
     tell: Tell,
     classifiers: Sequence[str],
+    reader: Reader | None,
 ) -> Sequence[Step]:
     given = {"real": real, "synthetic": synthetic, "test": test}
     for what, data in given.items():
@@ -210,7 +215,7 @@ def _steps(
         parts |= {"network": network, "classifiers": classifiers}
         return image_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
     if schema.kind == "text":
-        return text_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
+        return text_steps(real, synthetic, schema, **parts, reader=reader)  # type: ignore[arg-type]
     parts |= {
         "sampler": sampler,
         "claim": claim,

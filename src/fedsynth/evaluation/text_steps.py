@@ -8,6 +8,7 @@ import numpy as np
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.reader import Reader
 from fedsynth.evaluation.score import Score
 from fedsynth.evaluation.step import Found, Step
 from fedsynth.evaluation.text_fidelity import (
@@ -22,6 +23,8 @@ from fedsynth.rng import Rng
 
 PERPLEXITY, NEXT_WORD = "perplexity of synthetic texts", "next word: accuracy"
 LEARNED = "perplexity of real texts after synthetic ones"
+PREDICTED = "perplexity of unseen texts under the generator"
+GUESSED = "next word: accuracy of the generator"
 VOCABULARY, UNKNOWN = "vocabulary overlap", "unknown words"
 EXACT, NEAR = "copied texts", "nearly copied texts"
 ROWS = {False: 20_000, True: 200_000}  # texts of each
@@ -47,15 +50,21 @@ def text_steps(
     test: Sequence[str] | None = None,
     deep: bool = False,
     seed: int = 0,
+    reader: Reader | None = None,
 ) -> Sequence[Step]:
-    """Every piece for texts; words are compared whatever the schema's vocabulary is."""
+    """Every piece for texts; words are compared whatever the schema's vocabulary is.
+
+    `reader` is the model that wrote the synthetic texts, where it is known: it is tested on the unseen ones itself.
+    """
     few, made, unseen = (_some(texts, ROWS[deep], seed) for texts in (real, synthetic, test or ()))
     work = _Work(few, made, unseen, split=test is None)
     sizes = (1, 2, 3)
+    own = [] if reader is None else [Step("generator", (PREDICTED, GUESSED), lambda: work.generator(reader))]
     return [
         Step("n-grams", tuple(ngram_name(size) for size in sizes), lambda: work.ngrams(sizes)),
         Step("vocabulary", (VOCABULARY, UNKNOWN), work.vocabulary),
         Step("language model", (PERPLEXITY, LEARNED, NEXT_WORD), work.language_model),
+        *own,
         Step("duplicates", (EXACT, NEAR), work.duplicates),
     ]
 
@@ -133,6 +142,17 @@ class _Work:
                 ),
             )
         )
+
+    def generator(self, reader: Reader) -> Found:
+        found, beside = reader.predict(self._test), reader.beside(self._real, self._test)
+        of = {"model": "the run's own", "of": self._source}
+        scores = (
+            Score(
+                PREDICTED, found.perplexity, "min", _UNBOUNDED, detail={**of, "unigrams": beside.perplexity}
+            ),
+            Score(GUESSED, found.accuracy, detail={**of, "unigrams": beside.accuracy}),
+        )
+        return Found(scores)
 
     def duplicates(self) -> Found:
         self._require()

@@ -173,7 +173,7 @@ class LanguageModel:
         for piece in rows.to(torch.int64).split(1000):
             surprise, counted = self._surprise(params["model"], piece)
             total, count = total + float(surprise.sum()), count + float(counted.sum())
-        return math.exp(total / max(1.0, count))
+        return float(torch.tensor(total / max(1.0, count), dtype=torch.float64).exp())
 
     @torch.no_grad()
     def accuracy(self, params: Mapping[str, Params], rows: Tensor) -> float:

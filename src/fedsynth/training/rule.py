@@ -197,7 +197,7 @@ class DPSGD:
         for start in range(0, step.noise.shape[1], chunk):
             total += self._clipped_sum(loss, step.part(slice(start, start + chunk)), clip)
         scale = self.noise_multiplier * clip.bound
-        drawn = client_noise(step.ids, shape[1], scale, clip.step, step.rng.at("noise"))
+        drawn = client_noise(step.ids, shape[1], scale, clip.step, step.rng.at("noise"), total.device)
         mean = (total + drawn.to(total)) / self.expected_batch
         pieces = mean[:, :-1].to(kind).split(sizes, dim=1)
         losses = mean[:, -1] / (self.report * self.clip) * self.loss_bound

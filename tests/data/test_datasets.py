@@ -60,6 +60,17 @@ def test_digits_have_writers():
     assert len(np.unique(datasets.mnist_writers("train"))) == 539
 
 
+@needs_data
+def test_faces_have_identities_and_each_has_an_image_held_out():
+    train, labels, schema = datasets.celeba("train")
+    test = datasets.celeba("test")[0]
+    assert train.shape == (7200, 32, 32, 3) and test.shape == (1800, 32, 32, 3)
+    assert set(labels) == set(schema.classes) and schema.channels == 3
+    names, counts = np.unique(datasets.celeba_identities("train"), return_counts=True)
+    assert len(names) == 1800 and set(counts) == {4}
+    assert set(datasets.celeba_identities("test")) == set(names)
+
+
 def test_a_data_set_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDSYNTH_DATA", str(tmp_path))
     assert datasets.data_folder() == tmp_path

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedsynth.data.datasets import data_folder
+from fedsynth.errors import BadInput
 from fedsynth.evaluation.experiment import Experiment, run_experiment
 from fedsynth.synthesis.request import Request
 
@@ -27,3 +28,28 @@ def test_a_row_on_images_has_scores_costs_and_a_picture():
     assert 4 < result["privacy"]["epsilon"] <= 5 and not result["privacy"]["simulation"]
     assert result["data"] == {"name": "mnist", "train_rows": 400, "test_rows": 10_000}
     assert result["shown"].dtype == np.uint8 and result["shown"].shape[1:] == (28, 28)
+
+
+faces = folder is not None and (folder / "celeba32.npz").is_file()
+
+
+@pytest.mark.skipif(not faces, reason="CelebA is not in FEDSYNTH_DATA")
+def test_without_a_number_of_clients_each_natural_one_is_a_client():
+    asked = {"rounds": 1, "frequencies": 9, "latent": 4, "width": 1}
+    request = Request(
+        recipe="moment_vae", epsilon=5.0, delta=1e-3, seed=1, arguments=asked, accept=("delta",)
+    )
+    row = Experiment(
+        "faces", "celeba", request, seeds=(1,), train_rows=400, classifiers=("logistic regression",)
+    )
+    result = run_experiment(row)
+    assert result["shown"].shape == (20, 32, 32, 3)
+    assert 0.3 < result["scores"][0]["value"] < 1 and result["scores"][0]["detail"]["train_on_real"] > 0.6
+
+
+def test_garments_have_no_natural_clients():
+    request = Request(recipe="moment_vae", epsilon=5.0, delta=1e-3)
+    if not here:
+        pytest.skip("Fashion-MNIST is not in FEDSYNTH_DATA")
+    with pytest.raises(BadInput, match="no natural clients"):
+        run_experiment(Experiment("garments", "fashion_mnist", request, runs=1))

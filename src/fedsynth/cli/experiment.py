@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.experiment import Experiment, run_experiment
+from fedsynth.evaluation.joined import joined
 from fedsynth.evaluation.score import Score
 from fedsynth.federation.loop import Round
 from fedsynth.report.picture import write_grid
@@ -74,6 +75,28 @@ def run(
     for entry in result["scores"]:
         typer.echo(str(Score.from_dict(entry)))
     typer.echo(f"Wrote {target}.")
+
+
+@app.command()
+def join(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Results of one row.")],
+    out: Annotated[Path, typer.Option(help="Where to write the joined result.")],
+) -> None:
+    """Put together a row that was measured in pieces.
+
+    Example: fedsynth experiment join a/row.json b/row.json --out results/row.json
+    """
+    result = joined([_read(file) for file in files])
+    with replacing(out) as temporary:
+        temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+    typer.echo(f"Wrote {out}: {result['runs']} trainings.")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{file}: is no result of an experiment ({error})") from None
 
 
 class _Runs:

@@ -255,6 +255,36 @@ def mnist_writers(split: str = "train") -> np.ndarray:
         return arrays[f"{split}_writer"]
 
 
+def celeba(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
+    """Faces of 1,800 celebrities: images uint8 [rows, 32, 32, 3], labels "female" and "male", schema.
+
+    The last of each identity's five images is the test split; `celeba_identities` are the natural clients.
+    """
+    _known_split(split)
+    with np.load(_file("celeba32.npz"), allow_pickle=False) as arrays:
+        chosen = _is_last(arrays["identity"]) == (split == "test")
+        images, male = arrays["images"][chosen], arrays["male"][chosen]
+    column = Column("sex", "categorical", categories=("female", "male"))
+    schema = Schema(kind="image", height=32, width=32, channels=3, columns=(column,), label="sex")
+    return images, np.array(["female", "male"])[male], schema
+
+
+def celeba_identities(split: str = "train") -> np.ndarray:
+    """Whom each image of `celeba` shows."""
+    _known_split(split)
+    with np.load(_file("celeba32.npz"), allow_pickle=False) as arrays:
+        identity = arrays["identity"]
+    return identity[_is_last(identity) == (split == "test")]
+
+
+def _is_last(owners: np.ndarray) -> np.ndarray:
+    """Which rows are the last of their owner."""
+    _, backwards = np.unique(owners[::-1], return_index=True)
+    last = np.zeros(len(owners), dtype=bool)
+    last[len(owners) - 1 - backwards] = True
+    return last
+
+
 def _idx_set(
     folder: str, split: str, label: str, classes: tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray, Schema]:

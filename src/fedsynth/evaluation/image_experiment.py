@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.data.clients import image_clients_from
-from fedsynth.data.datasets import fashion_mnist, mnist
+from fedsynth.data.clients import RawClients, image_clients_from
+from fedsynth.data.datasets import celeba, celeba_identities, fashion_mnist, mnist, mnist_writers
 from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput
 from fedsynth.evaluation.image_utility import image_performance
 from fedsynth.evaluation.score import Score, across_runs, over_seeds
 from fedsynth.evaluation.utility import Performance
@@ -24,7 +25,12 @@ from fedsynth.synthesis.training import Watch
 PASSES = 10
 SHOWN = 10  # images of a class in the grid
 Images = tuple[np.ndarray, np.ndarray, Schema]
-IMAGE_DATA: dict[str, Callable[[str], Images]] = {"mnist": mnist, "fashion_mnist": fashion_mnist}
+IMAGE_DATA: dict[str, Callable[[str], Images]] = {
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "celeba": celeba,
+}
+OWNERS: dict[str, Callable[[str], np.ndarray]] = {"mnist": mnist_writers, "celeba": celeba_identities}
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class ImageJudge:
         self._images, self._labels, self.schema = IMAGE_DATA[data]("train")
         if rows:
             self._images, self._labels = self._images[:rows], self._labels[:rows]
+        self._data = data
         self._test = IMAGE_DATA[data]("test")[:2]
         self._classifiers, self._sets = classifiers, sets
         self._beside: dict[str, Performance] = {}
@@ -61,13 +68,7 @@ class ImageJudge:
     def trial(self, request: Request, watch: Watch | None) -> Made:
         """One training, and the mean of the scores of its synthetic sets, each with a classifier of its own."""
         began = time.perf_counter()
-        clients = image_clients_from(
-            self._images,
-            self._labels,
-            clients=request.clients,
-            split=request.split,
-            rng=Rng(request.seed).at("split"),
-        )
+        clients = self._clients(request)
         synthesizer = Synthesizer.of(request, self.schema).fit(clients, watch=watch)
         seconds = time.perf_counter() - began
         scores, shown = [], np.empty(0)
@@ -77,6 +78,21 @@ class ImageJudge:
             scores.append(self._scores(np.asarray(images), np.asarray(labels), number, request.device))
             shown = self._first(np.asarray(images), np.asarray(labels)) if number == 0 else shown
         return Made(scores[0] if len(scores) == 1 else across_runs(scores), synthesizer, seconds, shown)
+
+    def _clients(self, request: Request) -> RawClients:
+        """As many simulated clients as were asked for, or else the natural ones."""
+        if request.clients is None:
+            if self._data not in OWNERS:
+                raise BadInput(f"data={self._data!r}: has no natural clients; give clients = N under [run]")
+            owners = OWNERS[self._data]("train")[: self.rows]
+            return image_clients_from(self._images, self._labels, owners=owners)
+        return image_clients_from(
+            self._images,
+            self._labels,
+            clients=request.clients,
+            split=request.split,
+            rng=Rng(request.seed).at("split"),
+        )
 
     def _scores(self, images: np.ndarray, labels: np.ndarray, number: int, device: str) -> list[Score]:
         test, classes = self._labelled(*self._test, device), len(self.schema.classes)
@@ -97,8 +113,8 @@ class ImageJudge:
         names = np.array(self.schema.classes)
         order = np.argsort(names)
         codes = order[np.searchsorted(names, labels, sorter=order)]
-        pixels = torch.tensor(images).reshape(len(images), self.schema.channels or 1, *images.shape[1:3])
-        return pixels.to(device), torch.tensor(codes).to(device)
+        pixels = torch.tensor(images)[..., None] if images.ndim == 3 else torch.tensor(images)
+        return pixels.movedim(3, 1).contiguous().to(device), torch.tensor(codes).to(device)
 
     def _first(self, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
         return np.concatenate([images[labels == name][:SHOWN] for name in self.schema.classes])

@@ -1,4 +1,4 @@
-"""Sealed sums over real processes: the server holds no secret key in memory or on disk, a key-holder opens the result."""
+"""Sealed sums over real processes: the server holds no secret key in memory or on disk, a key-holder opens the end."""
 
 import json
 import os

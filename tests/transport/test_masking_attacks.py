@@ -239,3 +239,28 @@ def test_a_vector_above_the_clip_goes_into_the_sum_unseen():
     cohort = Cohort(3, 2)
     cohort.vectors[1] = np.full(7, 2**19, dtype=np.uint32)
     assert cohort.run().tolist() == cohort.plain_sum().tolist()
+
+
+def test_made_up_keys_of_a_stranger_far_away_are_found_by_chance_and_those_of_a_neighbor_always():
+    cohort = Cohort(160, 150, dim=3)
+    cohort.run_stage()
+    request = cohort.server.requests()[0]
+    entries = {int.from_bytes(entry[:4], "big"): entry for entry in unframe(request)}
+    forged = 77
+    entries[forged] = entries[forged][:4] + os.urandom(64) + entries[forged][68:]
+    present = sorted(entries)
+    near = cohort.agreement.neighbors(present)
+    assert len(near[0]) < 120  # else everybody is a neighbor
+    found = {}
+    for party in present:
+        if party == forged:
+            continue
+        try:
+            cohort.parties[party].answer("share", frame([entries[one] for one in present]))
+            found[party] = False
+        except Cheated as error:
+            assert "party 77 are not signed" in str(error)
+            found[party] = True
+    assert all(found[party] for party in near[forged])
+    far = [found[party] for party in found if party not in near[forged]]
+    assert 0.2 < sum(far) / len(far) < 0.95

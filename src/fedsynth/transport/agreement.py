@@ -83,17 +83,22 @@ class Agreement:
             return count - 1, self.threshold
         return sparse_degree(count, self.threshold, self.colluders)
 
-    def neighbors(self, present: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        """Who masks with whom, among those present: on a circle whose order is a hash of the terms and the present."""
+    def neighbors(self, present: Sequence[int], of: int | None = None) -> dict[int, tuple[int, ...]]:
+        """Who masks with whom, among those present: on a circle whose order is a hash of the terms and the present.
+
+        A party that asks `of` itself alone is told no more, which is faster.
+        """
         most, _ = self.degree
+        asked = present if of is None else (of,)
         if len(present) - 1 <= most:
-            return {party: tuple(other for other in present if other != party) for party in present}
+            return {party: tuple(other for other in present if other != party) for party in asked}
         salt = digest(self.context, b"circle", *(party.to_bytes(4, "big") for party in present))
         circle = sorted(present, key=lambda party: digest(salt, party.to_bytes(4, "big")))
         around = [step for half in range(1, most // 2 + 1) for step in (-half, half)]
+        places = enumerate(circle) if of is None else ((circle.index(of), of),)
         return {
             party: tuple(sorted(circle[(place + step) % len(circle)] for step in around))
-            for place, party in enumerate(circle)
+            for place, party in places
         }
 
 

@@ -12,6 +12,7 @@ The party trusts nobody: what could open a single vector is refused with the rea
 from __future__ import annotations
 
 import os
+import secrets
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,9 +24,9 @@ from fedsynth.transport.primitives import (
     KEY,
     Identity,
     KeyPair,
+    add_mask,
     derive,
     digest,
-    mask,
     seal,
     signed_by,
     unseal,
@@ -33,6 +34,7 @@ from fedsynth.transport.primitives import (
 from fedsynth.transport.shamir import SHARE, split
 
 OWN, PAIRED = b"own", b"paired"  # the two kinds of secrets
+_SPOT_CHECKS = 64  # parties that are no neighbors and whose signatures are checked all the same
 
 
 def signed_keys(agreement: Agreement, party: int, keys: bytes) -> bytes:
@@ -106,6 +108,7 @@ class PartyRound:
     _own: bytes = field(default_factory=lambda: os.urandom(KEY), repr=False)
     _keys: dict[int, bytes] = field(default_factory=dict)
     _neighbors: tuple[int, ...] = ()
+    _watched: frozenset[int] = frozenset()  # whose signatures it checks
     _sealed_with: dict[int, bytes] = field(default_factory=dict, repr=False)
     _held: dict[int, bytes] = field(default_factory=dict, repr=False)  # shares of others, and its own
 
@@ -134,8 +137,6 @@ class PartyRound:
     def _share(self, request: bytes) -> bytes:
         """Check everybody's keys, then hand out shares of both secrets."""
         self._keys = self._checked_keys(request)
-        present = sorted(self._keys)
-        self._neighbors = self.agreement.neighbors(present)[self.number]
         holders, needed = (*self._neighbors, self.number), self.agreement.degree[1]
         if len(holders) < needed:
             raise Cheated(f"{len(holders)} parties could hold shares; {needed} are needed to open anything")
@@ -163,20 +164,24 @@ class PartyRound:
         return sealing_key(self.agreement, self._sealed_with[other], sender, receiver)
 
     def _checked_keys(self, request: bytes) -> dict[int, bytes]:
-        """Everybody's keys of this round, each signed by the identity that the roster names."""
+        """Everybody's keys of this round, signed by the identities that the roster names."""
         found: dict[int, bytes] = {}
+        signatures: dict[int, bytes] = {}
         for entry in unframe(request):
-            party, keys, signature = int.from_bytes(entry[:4], "big"), entry[4:68], entry[68:]
-            identity = self.agreement.roster.get(party)
-            if identity is None or not signed_by(
-                identity, signature, signed_keys(self.agreement, party, keys)
-            ):
+            party = int.from_bytes(entry[:4], "big")
+            if party in found:
+                raise Cheated(f"party {party} is in the cohort twice")
+            found[party], signatures[party] = entry[4:68], entry[68:]
+        strangers = sorted(set(found) - set(self.agreement.roster))
+        if strangers:
+            raise Cheated(f"party {strangers[0]} is not on the roster: its keys may be swapped")
+        self._meet(sorted(found))
+        for party in self._watched:
+            message = signed_keys(self.agreement, party, found[party])
+            if not signed_by(self.agreement.roster[party], signatures[party], message):
                 raise Cheated(
                     f"the keys of party {party} are not signed by its identity: they may be swapped"
                 )
-            if party in found:
-                raise Cheated(f"party {party} is in the cohort twice")
-            found[party] = keys
         if found.get(self.number) != self._masking.public + self._sealing.public:
             raise Cheated(f"the cohort was formed with other keys of party {self.number} than it sent")
         if len(found) < self.agreement.threshold:
@@ -186,6 +191,21 @@ class PartyRound:
         if len({keys[:KEY] for keys in found.values()}) != len(found):
             raise Cheated("two parties have the same keys")
         return found
+
+    def _meet(self, present: list[int]) -> None:
+        """Learn who the neighbors are, and choose whom to check: them, and some others that nobody can foresee.
+
+        With everybody as a neighbor that is everybody. Else each party is checked by its neighbors and, by chance, by
+        many others: keys that were made up cost the server more and more honest parties, until too few are left.
+        """
+        if self.number not in present:
+            raise Cheated(
+                f"the cohort was formed without it, or with other keys of party {self.number} than it sent"
+            )
+        self._neighbors = self.agreement.neighbors(present, of=self.number)[self.number]
+        others = sorted(set(present) - {self.number, *self._neighbors})
+        by_chance = secrets.SystemRandom().sample(others, min(_SPOT_CHECKS, len(others)))
+        self._watched = frozenset((self.number, *self._neighbors, *by_chance))
 
     def _mask(self, request: bytes, vector: np.ndarray) -> bytes:
         """Open what neighbors sealed, and mask the vector with all who shared."""
@@ -208,10 +228,9 @@ class PartyRound:
             )
         self._held |= sharers
         total = (vector.astype(np.int64) & (2**terms.bits - 1)).astype(np.uint32)
-        total += mask(derive(self._own, terms.context, OWN), terms.dim)
+        add_mask(total, derive(self._own, terms.context, OWN))
         for other in sharers:
-            between = mask(self._pair_seed(other), terms.dim)
-            (np.add if self.number < other else np.subtract)(total, between, out=total)
+            add_mask(total, self._pair_seed(other), subtract=self.number > other)
         return pack(total, terms.bits)
 
     def _pair_seed(self, other: int) -> bytes:
@@ -241,7 +260,9 @@ class PartyRound:
         message = signed_survivors(self.agreement, dump(self.survivors))
         for entry in unframe(request):
             party, signature = int.from_bytes(entry[:4], "big"), entry[4:]
-            if party not in self.survivors or not signed_by(self.agreement.roster[party], signature, message):
+            if party not in self.survivors or (
+                party in self._watched and not signed_by(self.agreement.roster[party], signature, message)
+            ):
                 raise Cheated(
                     f"party {party} did not confirm the survivors that this party was shown: somebody may have been "
                     "told that others are alive"

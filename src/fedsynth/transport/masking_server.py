@@ -23,7 +23,7 @@ from fedsynth.transport.masking_client import (
     signed_keys,
     signed_survivors,
 )
-from fedsynth.transport.primitives import KEY, SIGNATURE, KeyPair, derive, digest, mask, signed_by
+from fedsynth.transport.primitives import KEY, SIGNATURE, KeyPair, add_mask, derive, digest, signed_by
 from fedsynth.transport.shamir import SHARE, join
 
 
@@ -142,7 +142,10 @@ class ServerRound:
         if party not in self._sharings or party in self._arrived:
             raise BadInput(f"party {party}: a vector twice, or without shares")
         vector = unpack(answer, self.agreement.dim, self.agreement.bits)
-        self._total = vector if self._total is None else self._total + vector
+        if self._total is None:
+            self._total = vector
+        else:
+            self._total += vector
         self._arrived.append(party)
 
     def _take_confirmation(self, party: int, answer: bytes) -> None:
@@ -182,14 +185,13 @@ class ServerRound:
         total = self._total.copy()
         for party in self._arrived:
             seed = self._secret(party, OWN)
-            total -= mask(derive(seed, terms.context, OWN), terms.dim)
+            add_mask(total, derive(seed, terms.context, OWN), subtract=True)
         for gone in set(self._sharings) - set(self._arrived):
             pair = KeyPair(self._secret(gone, PAIRED))
             for other in self._neighbors[gone]:
                 if other in self._arrived:
                     seed = pair_seed(terms, pair.agree(self._keys[other][:KEY]), gone, other)
-                    between = mask(seed, terms.dim)
-                    (np.subtract if other < gone else np.add)(total, between, out=total)
+                    add_mask(total, seed, subtract=other < gone)
         return total & np.uint32(2**terms.bits - 1)
 
     def _secret(self, owner: int, kind: bytes) -> bytes:

@@ -20,6 +20,8 @@ from fedsynth.errors import BadInput
 KEY = 32  # bytes of every key, seed and public key
 SIGNATURE = 64
 _NONCE = bytes(12)  # every sealing key is used for one message only
+_PIECE = 2**16  # numbers of a mask that are expanded at a time: they stay in the cache
+_ZEROS = memoryview(bytes(4 * _PIECE))
 
 
 @lru_cache(maxsize=1)
@@ -141,8 +143,19 @@ def mask(seed: bytes, dim: int) -> np.ndarray:
     >>> mask(bytes(32), 3).dtype, len(mask(bytes(32), 3))
     (dtype('uint32'), 3)
     """
+    numbers = np.zeros(dim, dtype=np.uint32)
+    add_mask(numbers, seed)
+    return numbers
+
+
+def add_mask(total: np.ndarray, seed: bytes, *, subtract: bool = False) -> None:
+    """Add the mask of this seed to a uint32 vector in place, or take it away; no mask is ever whole in memory."""
     if len(seed) != KEY:
         raise BadInput(f"a mask's seed has {len(seed)} bytes; expected all {KEY}")
     cipher = _library().cipher
     stream = cipher.Cipher(cipher.algorithms.AES(seed), cipher.modes.CTR(bytes(16))).encryptor()
-    return np.frombuffer(stream.update(bytes(4 * dim)), dtype="<u4")
+    apply, drawn = np.subtract if subtract else np.add, memoryview(bytearray(4 * _PIECE + KEY))
+    for start in range(0, len(total), _PIECE):
+        piece = total[start : start + _PIECE]
+        size = stream.update_into(_ZEROS[: 4 * len(piece)], drawn)
+        apply(piece, np.frombuffer(drawn[:size], dtype="<u4"), out=piece)

@@ -22,7 +22,8 @@ import torch
 
 from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import clients_from, encode_clients
-from fedsynth.evaluation.experiment import DATA, Experiment, _plain, machine
+from fedsynth.evaluation.experiment import Experiment, _plain, machine
+from fedsynth.evaluation.experiment_data import DATA
 from fedsynth.evaluation.marginals import correlation_matrix_distance, marginals
 from fedsynth.evaluation.score import Score, across_runs
 from fedsynth.evaluation.tables import Tables

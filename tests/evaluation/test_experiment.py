@@ -6,7 +6,8 @@ import pytest
 from fedsynth.cli.main import main
 from fedsynth.data.datasets import rand_health
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.experiment import Experiment, hold_out
+from fedsynth.evaluation.experiment import Experiment
+from fedsynth.evaluation.experiment_data import hold_out
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "experiments").glob("*/*.toml"))

@@ -22,7 +22,7 @@ from fedsynth.data.datasets import rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import write_table
 from fedsynth.errors import BadInput, FedsynthError
-from fedsynth.evaluation.experiment import hold_out
+from fedsynth.evaluation.experiment_data import hold_out
 from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.evaluation.utility import CLASSIFIERS, baseline, utility
 from fedsynth.report.public import write_public

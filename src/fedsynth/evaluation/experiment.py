@@ -22,9 +22,9 @@ import torch
 from fedsynth.baselines.registry import Baseline as System
 from fedsynth.baselines.registry import baseline_named
 from fedsynth.data.clients import RawClients, clients_from, encode_clients
-from fedsynth.data.datasets import adult, adult_a9a, epileptic_seizure, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
+from fedsynth.evaluation.experiment_data import DATA
 from fedsynth.evaluation.fidelity import fidelity
 from fedsynth.evaluation.image_experiment import IMAGE_DATA, ImageJudge
 from fedsynth.evaluation.score import Score, across_runs
@@ -36,10 +36,6 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request, read_toml
 from fedsynth.synthesis.synthesizer import Synthesizer
 from fedsynth.synthesis.training import Watch
-
-TEST_SHARE = 0.2
-RESAMPLED = 100_000  # rows
-Tables = tuple[pd.DataFrame, pd.DataFrame, Schema]  # training rows, test rows, schema
 
 
 @dataclass(frozen=True)
@@ -110,57 +106,6 @@ class Experiment:
         if runs is None:
             return replace(self, request=request)
         return replace(self, request=request, seeds=self.seeds[:runs], runs=min(self.runs, runs))
-
-
-def adult_tables() -> Tables:
-    """The published training and test split."""
-    train, schema = adult("train")
-    return train, adult("test")[0], schema
-
-
-def rand_tables() -> Tables:
-    """A fifth of the people held out."""
-    frame, schema = rand_health()
-    return *hold_out(frame, "person"), schema
-
-
-def seizure_tables() -> Tables:
-    """A fifth of the recordings held out; each of the others is a client."""
-    train, schema = epileptic_seizure("train")
-    return train, epileptic_seizure("test")[0].drop(columns=schema.client or ""), schema
-
-
-def a9a_tables() -> Tables:
-    """The published training and test split of Adult's 124 binary attributes; each person once."""
-    train, schema = adult_a9a("train")
-    return train, adult_a9a("test")[0], schema
-
-
-def resampled_tables() -> Tables:
-    """The same with 10^5 training rows drawn with replacement, as in DP-Fed-WAE: each person about three times."""
-    train, test, schema = a9a_tables()
-    chosen = Rng(0).at("resampled").numpy().integers(0, len(train), RESAMPLED)
-    return train.iloc[chosen].reset_index(drop=True), test, schema
-
-
-DATA: dict[str, Callable[[], Tables]] = {
-    "adult": adult_tables,
-    "adult_a9a": a9a_tables,
-    "adult_a9a_resampled": resampled_tables,
-    "rand_health": rand_tables,
-    "epileptic_seizure": seizure_tables,
-}
-
-
-def hold_out(
-    frame: pd.DataFrame, client: str, clients: int | None = None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and test rows of a table (of `clients` clients, or all); nobody has rows in both."""
-    names = Rng(0).at("held out").numpy().permutation(frame[client].unique())[:clients]
-    held = set(names[: max(1, round(len(names) * TEST_SHARE))])
-    ours = frame[frame[client].isin(set(names))]
-    tested = ours[client].isin(held)
-    return ours[~tested].reset_index(drop=True), ours[tested].reset_index(drop=True)
 
 
 @dataclass

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.exposure import (
     Frame,
-    exposure,
     exposure_by_curve,
     exposure_by_rank,
     exposure_by_sample,
+    exposures,
 )
 from fedsynth.rng import Rng
 
@@ -55,15 +55,14 @@ def test_a_memorized_canary_stands_out_and_a_fresh_one_does_not():
     def memorized(texts):
         return lengths(texts) - 8 * np.array([text == canary for text in texts])
 
-    found = exposure(memorized, FRAME, canary, Rng(1), sample=300)
+    found, other = exposures(memorized, FRAME, [canary, fresh], Rng(1), sample=300)
     assert found.by_rank == found.highest == 6.0 and found.by_curve > 15
-    other = exposure(memorized, FRAME, fresh, Rng(1), sample=300)
     assert other.by_rank < 6 and other.by_curve < 8
 
 
 def test_a_frame_too_large_to_list_still_has_a_curve():
     large = Frame("{} {} {} {}", tuple(map(str, range(40))))
-    found = exposure(lengths, large, large.filled((1, 2, 3, 4)), Rng(1), sample=200)
+    (found,) = exposures(lengths, large, [large.filled((1, 2, 3, 4))], Rng(1), sample=200)
     assert found.by_rank is None and found.highest == pytest.approx(4 * math.log2(40))
 
 
@@ -72,7 +71,7 @@ def test_a_frame_too_large_to_list_still_has_a_curve():
     [
         (lambda: Frame("no gap", ("a", "b")), "has no gap"),
         (lambda: Frame("{}", ("a", "a")), "two different words"),
-        (lambda: exposure(lengths, FRAME, "my code is x y", Rng(1)), "is no filling"),
+        (lambda: exposures(lengths, FRAME, ["my code is x y"], Rng(1)), "is no filling"),
         (lambda: exposure_by_curve(1.0, np.ones(50)), "spread of 0"),
         (lambda: Frame("{} {}", tuple(map(str, range(500)))).every(), "too many to list"),
     ],

@@ -115,14 +115,28 @@ class Exposure:
     highest: float  # log2 of the number of fillings
 
 
-def exposure(surprise: Surprise, frame: Frame, canary: str, rng: Rng, sample: int = 2000) -> Exposure:
-    """The exposure of `canary`, one of the frame's fillings, under a model that says how surprising texts are."""
-    own = float(surprise([canary])[0])
-    ranked = None
+def exposures(
+    surprise: Surprise, frame: Frame, canaries: Sequence[str], rng: Rng, sample: int = 2000
+) -> list[Exposure]:
+    """The exposure of each canary, one of the frame's fillings, under a model that says how surprising texts are."""
+    own = surprise(canaries)
+    others = [text for text in frame.draw(sample, rng) if text not in canaries]
+    drawn, everything = surprise(others), None
     if frame.size <= MOST_LISTED:
         listed = frame.every()
-        if canary not in listed:
-            raise BadInput(f"canary {canary!r}: is no filling of {frame.sentence!r}; draw it from the frame")
-        ranked = exposure_by_rank(own, surprise(listed))
-    others = [text for text in frame.draw(sample, rng) if text != canary]
-    return Exposure(canary, own, ranked, exposure_by_curve(own, surprise(others)), math.log2(frame.size))
+        strange = set(canaries) - set(listed)
+        if strange:
+            raise BadInput(
+                f"canary {min(strange)!r}: is no filling of {frame.sentence!r}; draw it from the frame"
+            )
+        everything = surprise(listed)
+    return [
+        Exposure(
+            text,
+            float(value),
+            None if everything is None else exposure_by_rank(float(value), everything),
+            exposure_by_curve(float(value), drawn),
+            math.log2(frame.size),
+        )
+        for text, value in zip(canaries, own, strict=True)
+    ]

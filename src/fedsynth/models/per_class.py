@@ -54,12 +54,13 @@ class PerClass:
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
-        """The model's objectives, for each class."""
-        return {
+        """The model's objectives, for each class and for all together."""
+        each = {
             of_class(name, number): objective
             for number in range(self.classes)
             for name, objective in self.model.objectives.items()
         }
+        return {**each, **self.model.objectives}
 
     @cached_property
     def _owners(self) -> Mapping[str, tuple[str, int]]:
@@ -70,10 +71,24 @@ class PerClass:
         return tuple(of_class(name, number) for name in self.model.parts)
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
-        """The loss of the class that the objective names."""
+        """The loss of the class that the objective names; if it names none, of all, with as many rows each.
+
+        The rows of an objective for all are dealt out without a look at them: it is for losses that read noise alone.
+        """
+        if objective in self.model.objectives:
+            return self._together(objective, params, batch, noise)
         name, number = self._owners[objective]
         alone = {**batch, "y": torch.zeros_like(batch["y"])}
         return self.model.loss(name, self._select(params, number), alone, noise)
+
+    def _together(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
+        dealt = {name: value.tensor_split(self.classes) for name, value in {**batch, "noise": noise}.items()}
+        losses = []
+        for number in range(self.classes):
+            rows = {name: pieces[number] for name, pieces in dealt.items()}
+            drawn = rows.pop("noise")
+            losses.append(self.loss(of_class(objective, number), params, rows, drawn))
+        return torch.stack(losses).mean()
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """One encoded row or image for each label, made by the model of its class."""

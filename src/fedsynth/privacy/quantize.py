@@ -23,7 +23,7 @@ Uniforms = Callable[[int], Tensor]  # attempt -> numbers in [0, 1), of the shape
 
 _TRIES = 8
 _AGAIN = 0.01  # chance that rounding a vector of the full length exceeds the limit and is repeated
-_LARGEST = 2**26  # coordinates whose squares still sum exactly in float64
+LARGEST = 2**26  # coordinates whose squares still sum exactly in float64
 _PADDING = 32  # a rotation makes a vector longer by at most this fraction of it
 
 
@@ -49,7 +49,7 @@ def round_within(x: Tensor, limit: int, uniforms: Uniforms) -> Tensor:
     >>> round_within(torch.tensor([[0.5, 2.0]]), 5, lambda attempt: torch.tensor([[0.7, 0.7]]))
     tensor([[0., 2.]], dtype=torch.float64)
     """
-    if not limit < _LARGEST**2:
+    if not limit < LARGEST**2:
         raise BadInput(f"limit={limit}: a squared norm below 2^52 can be checked exactly; use a coarser grid")
     whole = x.floor()
     part = x - whole

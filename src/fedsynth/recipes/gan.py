@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Schedule
 from fedsynth.models.gan import ImageGAN, LossName, TableGAN
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.moment_gan import MomentGAN
-from fedsynth.recipes.gan_opening import Opening, answer_noise, moments_of, opening_query
+from fedsynth.models.per_class import PerClass, of_class
+from fedsynth.recipes.gan_opening import Opening, answer_noise, images_query, moments_of, rows_query
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
+from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_balance, client_mechanism, schedule_of
 from fedsynth.training.free import Free
@@ -18,11 +22,18 @@ from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase
 from fedsynth.transport.registry import transport_named
 
+CRITIC = "discriminator"
+ARRANGEMENTS = ("conditional", "none", "separate")
+
 
 @dataclass(frozen=True)
 class Adversaries:
     """The sizes of the two networks and what they play for."""
 
+    classes: str = setting(
+        "conditional",
+        "conditional: one GAN that is told the label; none: one that is not; separate: one for each class",
+    )
     latent: int = setting(64, "numbers in the generator's input", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
     width: int = setting(16, "channels of the critic's first convolution, for images", 1)
@@ -35,8 +46,14 @@ class Adversaries:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        one_of("classes", self.classes, ARRANGEMENTS)
         one_of("game", self.game, ("wasserstein", "logistic"))
         one_of("critic", self.critic, ("patches", "whole"))
+
+    @property
+    def loss_name(self) -> LossName:
+        """The game's name in the models' type."""
+        return "logistic" if self.game == "logistic" else "wasserstein"
 
 
 @dataclass(frozen=True)
@@ -50,27 +67,76 @@ class Generation:
     def __post_init__(self) -> None:
         check_ranges(self)
 
+    def rule(self, generators: int) -> Free:
+        """The server's steps; a batch is dealt out to the generators, if there are several."""
+        return Free(self.generator_steps, self.generator_batch * generators)
+
 
 def adversaries(task: Task, settings: Adversaries, opening: Opening) -> Model:
-    """The GAN for the task's kind of data."""
-    game: LossName = "logistic" if settings.game == "logistic" else "wasserstein"
-    if task.kind == "image" and opening.start_share:
-        return MomentGAN(
-            moments_of(task, opening),
-            settings.width,
-            settings.critic == "patches",
-            settings.painter,
-            game,
-            settings.penalty,
+    """The GAN for the task's kind of data, or one for each class."""
+    if settings.classes != "separate":
+        return _one(task, settings, opening, task.classes if settings.classes == "conditional" else 0)
+    if task.classes < 2:
+        raise Incompatible(
+            "classes=separate: one GAN a class needs a label with two classes or more; give --label, or set "
+            "classes=none"
         )
+    return PerClass(_one(task, settings, opening, 0), task.classes)
+
+
+def _one(task: Task, settings: Adversaries, opening: Opening, classes: int) -> Model:
+    """One GAN that is told so many classes."""
     if task.kind == "table":
-        return TableGAN(
-            task.width, task.blocks, task.classes, settings.latent, settings.hidden, game, settings.penalty
-        )
+        return _of_rows(task, settings, classes)
+    if task.kind != "image":
+        raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
+    game, penalty = settings.loss_name, settings.penalty
+    if not opening.start_share:
+        return ImageGAN(*task.image, classes, settings.latent, settings.width, game, penalty)
+    start = moments_of(task, opening, classes)
+    patches = settings.critic == "patches"
+    return MomentGAN(start, settings.width, patches, settings.painter, game, penalty)
+
+
+def _of_rows(task: Task, settings: Adversaries, classes: int) -> TableGAN:
+    return TableGAN(
+        task.width,
+        task.blocks,
+        classes,
+        settings.latent,
+        settings.hidden,
+        settings.loss_name,
+        settings.penalty,
+    )
+
+
+def _question(
+    task: Task,
+    networks: Adversaries,
+    opening: Opening,
+    privacy: ClientPrivacy,
+    schedule: Schedule,
+    rounds: int,
+) -> Query | None:
+    """What clients are asked before the rounds: what a generator starts from, or the class balance alone."""
+    if not opening.start_share:
+        return client_balance(task, privacy, schedule, rounds)
+    noise = answer_noise(task, opening.start_share, privacy.noise_multiplier, schedule, rounds)
     if task.kind == "image":
-        channels, side = task.image
-        return ImageGAN(channels, side, task.classes, settings.latent, settings.width, game, settings.penalty)
-    raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
+        return images_query(task, opening, networks.classes, noise)
+    told = task.classes if networks.classes == "conditional" else 0
+    return rows_query(task, _of_rows(task, networks, told), opening, networks.classes, noise)
+
+
+def _plan(task: Task, networks: Adversaries, local: Local) -> tuple[Phase, ...]:
+    """A pass over the rows: class by class where each has a critic of its own."""
+    step = local.build(task.kind)
+    if networks.classes != "separate":
+        return (Phase("discriminate", {CRITIC: step}, local.rule),)
+    return tuple(
+        Phase(of_class("discriminate", number), {of_class(CRITIC, number): step}, local.rule, label=number)
+        for number in range(task.classes)
+    )
 
 
 def dp_fedavg_gan(
@@ -81,6 +147,7 @@ def dp_fedavg_gan(
     privacy: ClientPrivacy = ClientPrivacy(),
     generation: Generation = Generation(),
     opening: Opening = Opening(),
+    sharing: Sharing = Sharing(),
 ) -> Algorithm:
     """DP-FedAvg-GAN (Augenstein et al. 2020, Algorithm 1): clients train the critic, the server the generator.
 
@@ -93,24 +160,22 @@ def dp_fedavg_gan(
     generator_batch=32 generator_learning_rate=0.005 optimizer=sgd learning_rate=0.0005 clip=0.1`.
     """
     model = adversaries(task, networks, opening)
+    critics = [part for part in model.parts if part.startswith(CRITIC)]
     schedule = schedule_of(task, rounds)
-    balance = client_balance(task, privacy, schedule, rounds.rounds)
-    if opening.start_share:
-        noise = answer_noise(task, opening.start_share, privacy.noise_multiplier, schedule, rounds.rounds)
-        balance = opening_query(task, model, opening, noise)
-    critic = {"discriminator": local.build(task.kind)}
-    painter = {"generator": Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)}
-    return Algorithm(
+    painter = Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)
+    painters = {part: painter for part in model.parts if part.startswith("generator")}
+    algorithm = Algorithm(
         name="dp_fedavg_gan",
         model=model,
-        homes={part: Home.SHARED if part == "discriminator" else Home.SERVER for part in model.parts},
-        plan=(Phase("discriminate", critic, local.rule),),
-        after=Phase("generate", painter, Free(generation.generator_steps, generation.generator_batch)),
-        mechanism=client_mechanism(task, privacy, total_size(model, ["discriminator"])),
+        homes={part: Home.SHARED if part in critics else Home.SERVER for part in model.parts},
+        plan=_plan(task, networks, local),
+        after=Phase("generate", painters, generation.rule(len(painters))),
+        mechanism=client_mechanism(task, privacy, total_size(model, critics)),
         schedule=schedule,
         server=rounds.build(),
         rounds=rounds.rounds,
-        transport=transport_named(task.transport),
-        balance=balance,
+        transport=transport_named("clear" if task.trust == "distributed" else task.transport),
+        balance=_question(task, networks, opening, privacy, schedule, rounds.rounds),
         report=privacy.report * privacy.clip,
     )
+    return shared_out(algorithm, task, sharing)

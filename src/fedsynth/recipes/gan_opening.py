@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from fedsynth.federation.pair_shares import ClientPairs
-from fedsynth.federation.query import Query
+from fedsynth.federation.query import Learn, Query
 from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.models.gan import TableGAN
-from fedsynth.models.latent_classes import fit_latent_classes
-from fedsynth.models.model import initialise
-from fedsynth.models.moment_vae import MomentVAE
+from fedsynth.models.latent_classes import LatentClasses, fit_latent_classes
+from fedsynth.models.model import Params, initialise, layouts
+from fedsynth.models.moment_vae import MomentVAE, inverse
+from fedsynth.models.per_class import of_class
 from fedsynth.models.vae import TableVAE
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -54,12 +55,12 @@ class Opening:
         check_ranges(self)
 
 
-def moments_of(task: Task, opening: Opening) -> MomentVAE:
-    """The class Gaussians that a generator of images starts from."""
+def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
+    """The Gaussians that a generator of images starts from: one for each of so many classes, or one in all."""
     channels, side = task.image
     frequencies = min(opening.frequencies, side**2)
     rank = min(opening.directions, channels * frequencies)
-    return MomentVAE(channels, side, task.classes, frequencies, rank)
+    return MomentVAE(channels, side, classes, frequencies, rank)
 
 
 def answer_noise(task: Task, share: float, noise_multiplier: float, schedule: Schedule, rounds: int) -> float:
@@ -69,41 +70,57 @@ def answer_noise(task: Task, share: float, noise_multiplier: float, schedule: Sc
     return max(0.3, together * math.sqrt((1 - share) / share))
 
 
-@dataclass(frozen=True)
-class PretrainedRows:
-    """Turns the noisy shares of pairs into the class balance and a generator that makes such rows."""
+def images_query(task: Task, opening: Opening, arrangement: str, noise_multiplier: float) -> Query:
+    """Ask for the class moments, and deal them out to the GANs that start from them."""
+    query = moments_query(task, moments_of(task, opening, task.classes), noise_multiplier)
+    if arrangement == "conditional" or not task.classes:
+        return query
+    assert query.learn is not None
+    whole, one = moments_of(task, opening, task.classes), moments_of(task, opening, 0)
+    return replace(query, learn=DealtOut(query.learn, whole, one, arrangement == "separate"))
 
-    model: TableGAN
-    statistic: ClientPairs
-    noise: float
-    latent_classes: int
-    steps: int
+
+@dataclass(frozen=True)
+class DealtOut:
+    """The Gaussians of all classes as one for each GAN of its own, or as one Gaussian for all."""
+
+    learn: Learn
+    whole: MomentVAE
+    one: MomentVAE
+    separate: bool
 
     def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
-        """The state that the rounds start from."""
-        model, known = self.model, self.statistic.read(answer, self.noise)
-        learned = fit_latent_classes(
-            self.statistic.sizes,
-            known.single,
-            known.pairs,
-            known.precision,
-            self.latent_classes,
-            bool(model.classes),
-            _FITTING,
-            rng.at("classes").torch_generator(),
-        )
-        simulate = RowsByClass(model.width, model.blocks, learned)
-        around = TableVAE(model.width, model.blocks, model.classes, model.latent, model.generator_hidden, 1.0)
-        parts = initialise(around, rng.at("around"))
-        trained = pretrain(around, parts, simulate, self.steps, rng, "elbo")
-        started = replace(state, parts={**state.parts, "generator": trained["decoder"]})
-        return started.with_balance(
-            as_probabilities(known.single[-model.classes :]) if model.classes else torch.ones(1)
-        )
+        """The state with the parts that the GANs have."""
+        learned = self.learn(state, answer, rng)
+        parts = dict(learned.parts)
+        named = layouts(self.whole)["prior"].split(parts.pop("prior"))
+        single = layouts(self.one)["prior"]
+        if not self.separate:
+            assert learned.balance is not None
+            parts["prior"] = single.join(pooled(named["mean"], named["factor"], learned.balance))
+            return replace(learned, parts=parts)
+        for number in range(self.whole.classes):
+            own = {name: value[number : number + 1] for name, value in named.items()}
+            parts[of_class("prior", number)] = single.join(own)
+        return replace(learned, parts=parts)
 
 
-def pairs_query(task: Task, model: TableGAN, opening: Opening, noise_multiplier: float) -> Query:
-    """Ask for the shares of every two values."""
+def pooled(mean: Tensor, factor: Tensor, shares: Tensor) -> Params:
+    """The one Gaussian that has the mean and covariance of a mixture: mean [classes, n], factor [classes, n, rank]."""
+    weight = shares / shares.sum()
+    middle = weight @ mean
+    apart = mean - middle
+    spread = torch.einsum("c,cnl,cml->nm", weight, factor, factor)
+    values, vectors = torch.linalg.eigh(spread + torch.einsum("c,cn,cm->nm", weight, apart, apart))
+    rank = factor.shape[-1]
+    main = (vectors[:, -rank:] * values[-rank:].clamp(min=0).sqrt())[None]
+    return {"mean": middle[None], "factor": main, "inverse": inverse(main)}
+
+
+def rows_query(
+    task: Task, model: TableGAN, opening: Opening, arrangement: str, noise_multiplier: float
+) -> Query:
+    """Ask for the shares of every two values, and pre-train the generator (`model` is one GAN) with them."""
     statistic = ClientPairs(task.blocks, task.classes)
     mechanism: Mechanism = NoPrivacy()
     noise = 0.0
@@ -111,20 +128,54 @@ def pairs_query(task: Task, model: TableGAN, opening: Opening, noise_multiplier:
         local = task.trust == "local"
         mechanism = (LocalGaussian if local else CentralGaussian)(Clip(1.0), noise_multiplier)
         noise = noise_multiplier * (math.sqrt(task.clients) if local else 1.0)
-    learn = PretrainedRows(model, statistic, noise, opening.latent_classes, opening.pretraining)
-    return Query(
-        "shares of pairs of values",
-        statistic,
-        statistic.width,
-        mechanism,
-        task.clients,
-        "client",
-        learn=learn,
-    )
+    separate = arrangement == "separate"
+    learn = PretrainedRows(model, statistic, noise, opening.latent_classes, opening.pretraining, separate)
+    what = "shares of pairs of values"
+    return Query(what, statistic, statistic.width, mechanism, task.clients, "client", learn=learn)
 
 
-def opening_query(task: Task, model: object, opening: Opening, noise_multiplier: float) -> Query:
-    """The question for the task's kind of data."""
-    if isinstance(model, TableGAN):
-        return pairs_query(task, model, opening, noise_multiplier)
-    return moments_query(task, moments_of(task, opening), noise_multiplier)
+@dataclass(frozen=True)
+class PretrainedRows:
+    """Turns the noisy shares of pairs into the class balance and generators that make such rows."""
+
+    model: TableGAN
+    statistic: ClientPairs
+    noise: float
+    latent_classes: int
+    steps: int
+    separate: bool
+
+    def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
+        """The state that the rounds start from."""
+        known, classes = self.statistic.read(answer, self.noise), self.statistic.classes
+        learned = fit_latent_classes(
+            self.statistic.sizes,
+            known.single,
+            known.pairs,
+            known.precision,
+            self.latent_classes,
+            bool(classes),
+            _FITTING,
+            rng.at("classes").torch_generator(),
+        )
+        if self.separate:
+            trained = {
+                of_class("generator", number): self._generator(_of_label(learned, number), rng.at(number))
+                for number in range(classes)
+            }
+        else:
+            trained = {"generator": self._generator(learned, rng)}
+        balance = as_probabilities(known.single[-classes:]) if classes else torch.ones(1)
+        return replace(state, parts={**state.parts, **trained}).with_balance(balance)
+
+    def _generator(self, learned: LatentClasses, rng: Rng) -> Tensor:
+        """The decoder of an autoencoder of simulated rows."""
+        model = self.model
+        around = TableVAE(model.width, model.blocks, model.classes, model.latent, model.generator_hidden, 1.0)
+        simulate = RowsByClass(model.width, model.blocks, learned)
+        return pretrain(around, initialise(around, rng), simulate, self.steps, rng, "elbo")["decoder"]
+
+
+def _of_label(learned: LatentClasses, number: int) -> LatentClasses:
+    """The latent classes of rows with this label."""
+    return replace(learned, shares=learned.shares * learned.chances[-1][:, number])

@@ -170,7 +170,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
         Recipe("site_vae", site_vae, (("record", "distributed"),)),
         Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
-        Recipe("dp_fedavg_gan", dp_fedavg_gan, CLIENT_LEVEL),
+        Recipe("dp_fedavg_gan", dp_fedavg_gan, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("pp_fedgan", pp_fedgan, (("record", "local"),), transport="he"),
         Recipe("dp_gan", dp_gan, (("record", "central"),), pooled=True),
         Recipe("dp_fedavg_lm", dp_fedavg_lm, CLIENT_LEVEL, kinds=("text",)),

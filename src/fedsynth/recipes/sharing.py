@@ -13,11 +13,12 @@ from fedsynth.federation.schedule import Everyone
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.mechanism import Unit
+from fedsynth.privacy.quantize import LARGEST
 from fedsynth.recipes.settings import check_ranges, setting
 from fedsynth.recipes.task import Task
 from fedsynth.transport.registry import transport_named
 
-_QUERY_BITS = 31  # a query is short: it takes the finest grid there is
+_QUERY_BITS = (31, 29, 27)  # a query is short: it takes the finest grid on which norms can be checked
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,19 @@ def shared_query(query: Query, task: Task, parties: Parties, units: int, unit: U
     if query.release is None:
         return query
     central = cast(CentralGaussian, query.mechanism)
-    mechanism = DistributedGaussian(
-        central.clip,
-        central.noise_multiplier,
-        query.dim,
-        parties,
-        contributions=units,
-        bits=_QUERY_BITS,
-        rotate=False,
-        unit=unit,
+    grids = (
+        DistributedGaussian(
+            central.clip,
+            central.noise_multiplier,
+            query.dim,
+            parties,
+            contributions=units,
+            bits=bits,
+            rotate=False,
+            unit=unit,
+        )
+        for bits in _QUERY_BITS
     )
+    mechanism = next(grid for grid in grids if grid.limit < LARGEST**2)
     transport = transport_named(task.transport).fitted(mechanism.wire(query.dim), task.clients)
     return replace(query, mechanism=mechanism, transport=transport)

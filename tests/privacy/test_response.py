@@ -121,3 +121,8 @@ def test_impossible_views_are_refused(settings, words):
 def test_small_budgets_ask_for_few_columns_and_large_ones_for_more():
     asked = [best_view([2] * 124, [123], epsilon) for epsilon in (0.5, 2.0, 4.0, 8.0)]
     assert asked == sorted(asked) and asked[0] == 1 and asked[-1] == 7
+
+
+def test_the_best_view_is_one_that_can_be_asked_for():
+    sizes = (32, 2, 4, 33, 33, 3, 4, 33, 3, 33, 4, 5, 4, 2)
+    Views(sizes, always=(13,), drawn=best_view(sizes, (13,), math.inf), epsilon=math.inf)

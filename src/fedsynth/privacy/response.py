@@ -24,6 +24,7 @@ from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.privacy.mechanism import Release, State
 from fedsynth.rng import Rng
 
+_TOO_MANY = 2**40  # cells of a view: their numbers must fit in 64 bits, with room
 _SPARED = Decimal(2) ** -40  # share of epsilon kept back, so that rounding a table to 128 bits stays below it
 
 
@@ -48,8 +49,14 @@ def best_view(sizes: Sequence[int], always: Sequence[int], epsilon: float) -> in
     gains = [
         drawn * honesty(epsilon, max(2, round(fixed * typical**drawn))) ** 2
         for drawn in range(1, min(len(others), 16) + 1)
+        if drawn == 1 or _most_cells(sizes, len(always) + drawn) < _TOO_MANY
     ]
     return 1 + gains.index(max(gains)) if gains else 0
+
+
+def _most_cells(sizes: Sequence[int], columns: int) -> int:
+    """The cells of the largest view with so many columns."""
+    return math.prod(sorted(sizes)[-columns:])
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,7 @@ class Views:
             raise BadInput("columns=0: a view without a label needs at least one column")
         if not self.epsilon > 0:
             raise BadInput(f"epsilon={self.epsilon}: randomized response takes a positive number")
-        if math.prod(sorted(self.sizes)[-len(self.always) - self.drawn :]) >= 2**40:
+        if _most_cells(self.sizes, len(self.always) + self.drawn) >= _TOO_MANY:
             raise BadInput(f"columns={self.drawn}: so large a view has over 2^40 cells; use fewer columns")
 
     @property

@@ -54,7 +54,8 @@ def data_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _file(name: str) -> Path:
+def dataset_file(name: str) -> Path:
+    """The path of a data set; refused with what to set if it is not there."""
     folder = data_folder()
     if folder is None or not (folder / name).is_file():
         place = os.environ.get("FEDSYNTH_DATA", "not set")
@@ -142,7 +143,7 @@ def _rand_schema() -> Schema:
 def adult(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     """UCI Adult (census income, 1994): 14 columns and the label `income`; `?` is missing."""
     _known_split(split)
-    frame = read_table(_file("adult.parquet"))
+    frame = read_table(dataset_file("adult.parquet"))
     chosen = frame[frame["split"] == split].drop(columns="split").reset_index(drop=True)
     for name in ("workclass", "occupation", "native_country"):
         chosen[name] = chosen[name].mask(chosen[name] == "?")
@@ -152,7 +153,7 @@ def adult(split: str = "train") -> tuple[pd.DataFrame, Schema]:
 def adult_a9a(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     """Adult as LIBSVM's a9a: 123 yes-or-no attributes `a1` to `a123` and the label `income`, as DP-Fed-WAE uses it."""
     _known_split(split)
-    with np.load(_file("adult_a9a.npz")) as held:
+    with np.load(dataset_file("adult_a9a.npz")) as held:
         bits = np.unpackbits(held[f"{split}_x"], axis=1)[:, :123]
         label = held[f"{split}_y"]
     names = [f"a{number}" for number in range(1, 124)]
@@ -188,7 +189,7 @@ def heart_disease() -> tuple[pd.DataFrame, Schema]:
 
     A cholesterol or blood pressure of 0 is missing; `disease` is yes where the published `num` is above 0.
     """
-    source = read_table(_file("heart_disease_4sites.csv.gz"))
+    source = read_table(dataset_file("heart_disease_4sites.csv.gz"))
     frame = source.drop(columns="num")
     for name in ("trestbps", "chol"):
         frame[name] = frame[name].mask(frame[name] == 0)
@@ -224,7 +225,7 @@ def epileptic_seizure(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     public; `bins=1`, since a histogram of single points says nothing of a signal.
     """
     _known_split(split)
-    source = read_table(_file("epileptic_seizure.parquet"))
+    source = read_table(dataset_file("epileptic_seizure.parquet"))
     names = (
         Rng(0).at("held out", "epileptic seizure").numpy().permutation(sorted(source["recording"].unique()))
     )
@@ -251,7 +252,7 @@ def fashion_mnist(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]
 def mnist_writers(split: str = "train") -> np.ndarray:
     """Who wrote each MNIST digit (539 writers in the training split): the natural clients."""
     _known_split(split)
-    with np.load(_file("mnist/mnist_writers.npz"), allow_pickle=False) as arrays:
+    with np.load(dataset_file("mnist/mnist_writers.npz"), allow_pickle=False) as arrays:
         return arrays[f"{split}_writer"]
 
 
@@ -261,7 +262,7 @@ def celeba(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
     The last of each identity's five images is the test split; `celeba_identities` are the natural clients.
     """
     _known_split(split)
-    with np.load(_file("celeba32.npz"), allow_pickle=False) as arrays:
+    with np.load(dataset_file("celeba32.npz"), allow_pickle=False) as arrays:
         chosen = _is_last(arrays["identity"]) == (split == "test")
         images, male = arrays["images"][chosen], arrays["male"][chosen]
     column = Column("sex", "categorical", categories=("female", "male"))
@@ -272,7 +273,7 @@ def celeba(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
 def celeba_identities(split: str = "train") -> np.ndarray:
     """Whom each image of `celeba` shows."""
     _known_split(split)
-    with np.load(_file("celeba32.npz"), allow_pickle=False) as arrays:
+    with np.load(dataset_file("celeba32.npz"), allow_pickle=False) as arrays:
         identity = arrays["identity"]
     return identity[_is_last(identity) == (split == "test")]
 
@@ -290,7 +291,7 @@ def _idx_set(
 ) -> tuple[np.ndarray, np.ndarray, Schema]:
     _known_split(split)
     stem = {"train": "train", "test": "t10k"}[split]
-    images, found = read_images(_file(f"{folder}/{stem}-images-idx3-ubyte.gz"))
+    images, found = read_images(dataset_file(f"{folder}/{stem}-images-idx3-ubyte.gz"))
     assert found is not None
     column = Column(label, "categorical", categories=classes)
     schema = Schema(kind="image", height=28, width=28, channels=1, columns=(column,), label=label)

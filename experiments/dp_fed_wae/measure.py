@@ -1,6 +1,8 @@
 """Measure rows of the DP-Fed-WAE tables: many trainings side by side, scored as the paper scores them.
 
-    python experiments/dp_fed_wae/measure.py [ROW ...] [--jobs 4] [--runs 3] [--trials FOLDER] [--out results]
+    python experiments/dp_fed_wae/measure.py [ROW ...] [--jobs 4] [--runs 3] [--trials FOLDER] [--out FOLDER]
+
+ROW is a file, or the name of one in this folder; results go beside it unless `--out` is given.
 
 Like `fedsynth experiment run`, but with the paper's scores alone: accuracy of a neural network and of a random forest
 trained on synthetic rows, the variation distance of 2- to 6-way marginals over 100 random sets of attributes, and the
@@ -36,6 +38,7 @@ from fedsynth.synthesis.synthesizer import Synthesizer
 HERE = Path(__file__).parent
 ROWS = 20_000
 SETS = 5
+COMPARED = 100_000  # real rows that marginals are compared with, at most
 CLASSIFIERS = {"neural network: accuracy": "mlp", "random forest: accuracy": "random forest"}
 
 
@@ -84,18 +87,23 @@ def scored(train, made, test, schema, number):
         for classifier in CLASSIFIERS.values()
     ]
     named = zip(CLASSIFIERS, learned, strict=True)
-    tables = Tables.of(train, made, schema)
+    tables = Tables.of(train.iloc[:COMPARED], made, schema)
     accuracies = [Score(name, found.accuracy, "max") for name, found in named]
     return [*accuracies, *marginals(tables)[0], correlation_matrix_distance(tables)]
 
 
+def file_of(row):
+    """The TOML file of a row."""
+    return Path(row) if row.endswith(".toml") else HERE / f"{row}.toml"
+
+
 def trial(row, number, kept):
     """One training and the means of its tables' scores: from the file that it left, if it has run before."""
-    file = kept / f"{row}.{number}.json"
+    file = kept / f"{file_of(row).stem}.{number}.json"
     if file.exists():
         return json.loads(file.read_text())
     torch.set_num_threads(1)
-    experiment = Experiment.load(HERE / f"{row}.toml")
+    experiment = Experiment.load(file_of(row))
     train, test, schema = DATA[experiment.data]()
     if experiment.train_rows:
         train = train.iloc[: experiment.train_rows]
@@ -116,10 +124,10 @@ def trial(row, number, kept):
 
 def result(row, trials):
     """The row's file."""
-    experiment = Experiment.load(HERE / f"{row}.toml")
+    experiment = Experiment.load(file_of(row))
     found = [[Score.from_dict(score) for score in each["scores"]] for each in trials]
     return {
-        "row": row,
+        "row": experiment.row,
         "title": experiment.title,
         "order": experiment.order,
         "layout": "local",
@@ -151,12 +159,11 @@ def main():
     parser.add_argument("--runs", type=int, default=99)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the trainings to do, from 0")
     parser.add_argument("--trials", type=Path, default=HERE / "trials")
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows = given.rows or [path.stem for path in sorted(HERE.glob("*.toml"))]
-    given.out.mkdir(parents=True, exist_ok=True)
     given.trials.mkdir(parents=True, exist_ok=True)
-    each = {row: min(given.runs, len(Experiment.load(HERE / f"{row}.toml").each)) for row in rows}
+    each = {row: min(given.runs, len(Experiment.load(file_of(row)).each)) for row in rows}
     order = [
         (number, place)
         for number in (range(max(each.values())) if given.only is None else given.only)
@@ -170,7 +177,9 @@ def main():
         done = {}
         for row, future in waiting:
             done.setdefault(row, []).append(future.result())
-            with replacing(given.out / f"{row}.json") as temporary:
+            out = given.out or file_of(row).parent / "results"
+            out.mkdir(parents=True, exist_ok=True)
+            with replacing(out / f"{file_of(row).stem}.json") as temporary:
                 temporary.write_text(json.dumps(result(row, done[row]), indent=1, allow_nan=False) + "\n")
             last = done[row][-1]
             print(row, len(done[row]), last["scores"][0]["value"], round(last["seconds"]), flush=True)

@@ -1,0 +1,180 @@
+"""Can a bug be found in texts that nobody may read: unknown words by position, and the spelling of unknown words.
+
+    python experiments/inspection_text/measure.py words [--seeds 0 20] [--shares 0 .01 .1 1] [--out FOLDER]
+    python experiments/inspection_text/measure.py letters [--seeds 0 3] ...
+
+For each seed one model is trained before and one after the first two tokens of a share of all sentences were joined.
+Their noise is calibrated together: before and after cost epsilon 10 in one account. `--quick` is a small trial that
+shows that everything works.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from bug import cut, encode_words, sentences_by_user, unknown_words, with_bug
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "language"))
+from fedsynth.data.corpora import stack_exchange
+from fedsynth.data.schema import Schema
+from fedsynth.data.text import TextEncoding
+from fedsynth.inspect.text import Speaker, first_word_shift, unknown_by_position, unlisted_words
+from fedsynth.rng import Rng
+from training import clients_of, train
+
+HERE = Path(__file__).resolve().parent
+DELTA = 1e-5
+WORDS, LENGTH = 1000, 20  # of the word model
+LISTED, LETTERS = 5000, 16  # known words and most bytes of an unknown one, for the model of letters
+WORD_SETTINGS = {
+    "rounds": 20,
+    "rate": 1.0,
+    "clip": 1.0,
+    "learning_rate": 1.0,
+    "most_batches": 2,
+    "momentum": 0.5,
+}
+LETTER_SETTINGS = {
+    "rounds": 40,
+    "rate": 1.0,
+    "clip": 1.0,
+    "learning_rate": 1.0,
+    "most_batches": 2,
+    "momentum": 0.5,
+}
+
+
+def vocabulary(count):
+    """The most frequent words of users who take no part: a public corpus."""
+    counts = Counter(
+        token for user in sentences_by_user(stack_exchange("public")) for tokens in user for token in tokens
+    )
+    return tuple(word for word, _ in counts.most_common(count))
+
+
+class Texts:
+    """Everybody but the users of the public corpus."""
+
+    def __init__(self, users=0):
+        frame = pd.concat([stack_exchange("train"), stack_exchange("test")])
+        found = sentences_by_user(frame)
+        self.users = found[:users] if users else found
+
+    def words(self, schema, share, seed):
+        rows = cut(with_bug(self.users, share, seed), LENGTH)
+        return clients_of(rows, lambda pieces: encode_words(pieces, schema))
+
+    def letters(self, schema, known, share, seed):
+        rows = unknown_words(with_bug(self.users, share, seed), known)
+        return clients_of(rows, TextEncoding(schema).encode)
+
+
+def real_rates(clients, positions=8):
+    """The share of unknown words by position in the texts themselves, which nobody would see."""
+    rows = clients.x[:, 1 : positions + 1]
+    return [float((rows[:, at] == 2).sum() / (rows[:, at] != 0).sum()) for at in range(rows.shape[1])]
+
+
+def measure_words(texts, options):
+    schema = Schema(kind="text", vocabulary=vocabulary(WORDS), length=LENGTH)
+    settings = {**WORD_SETTINGS, **options.settings}
+    known = {
+        "epsilon": options.epsilon,
+        "delta": DELTA,
+        "models": 2,
+        "device": options.device,
+        "chunk": options.chunk,
+    }
+    plain = texts.words(schema, 0, 0)
+    for seed in range(*options.seeds):
+        earlier = train(schema, plain, settings, seed=2 * seed, **known)
+        before = unknown_by_position(earlier.generator, Rng(seed))
+        for share in options.shares:
+            bugged = texts.words(schema, share, seed)
+            later = train(schema, bugged, settings, seed=2 * seed + 1, **known)
+            after = unknown_by_position(later.generator, Rng(seed))
+            sample = (
+                later.generator.sample(10, Rng(seed))["text"].tolist() if seed == options.seeds[0] else []
+            )
+            yield {
+                "share": share,
+                "seed": seed,
+                "before": before,
+                "after": after,
+                "real": real_rates(bugged),
+                "shift": first_word_shift(before, after),
+                "noise": later.noise,
+                "seconds": later.seconds,
+                "losses": [later.losses[0], later.losses[-1]],
+                "sample": sample,
+                "clients": len(bugged),
+            }
+
+
+def measure_letters(texts, options):
+    known_words = frozenset(vocabulary(LISTED))
+    schema = Schema(kind="text", vocabulary="bytes", length=LETTERS)
+    settings = {**LETTER_SETTINGS, **options.settings}
+    for seed in range(*options.seeds):
+        for share in options.shares:
+            clients = texts.letters(schema, known_words, share, seed)
+            made = train(
+                schema,
+                clients,
+                settings,
+                epsilon=options.epsilon,
+                delta=DELTA,
+                models=2,
+                seed=100 + seed,
+                device=options.device,
+                chunk=options.chunk,
+            )
+            speaker = Speaker(made.generator)
+            drawn = speaker.encoding.decode(speaker.rows(20_000, Rng(seed)))
+            yield {
+                "share": share,
+                "seed": seed,
+                "top": unlisted_words(made.generator, known_words, Rng(seed)),
+                "with a space": float(np.mean([" " in word for word in drawn])),
+                "with a space, real": float((clients.x == ord(" ") + 2).any(1).double().mean()),
+                "noise": made.noise,
+                "seconds": made.seconds,
+                "losses": [made.losses[0], made.losses[-1]],
+                "clients": len(clients),
+            }
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("words", "letters"))
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1), metavar=("FIRST", "AFTER_LAST"))
+    parser.add_argument("--shares", type=float, nargs="+", default=(0.0, 0.01, 0.1, 1.0))
+    parser.add_argument("--epsilon", type=float, default=10.0)
+    parser.add_argument("--no-privacy", dest="epsilon", action="store_const", const=None)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--chunk", type=int, default=1450)
+    parser.add_argument("--set", dest="pairs", nargs="*", default=(), metavar="NAME=VALUE")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--name", default="")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    options = parser.parse_args()
+    options.settings = dict(pair.split("=") for pair in options.pairs)
+    if options.quick:
+        options.settings |= {"rounds": 2, "most_batches": 1}
+    texts = Texts(200 if options.quick else 0)
+    measured = measure_words if options.what == "words" else measure_letters
+    options.out.mkdir(parents=True, exist_ok=True)
+    found = []
+    for result in measured(texts, options):
+        found.append({**result, "epsilon": options.epsilon, "delta": DELTA, "settings": options.settings})
+        print(json.dumps({key: value for key, value in result.items() if key != "sample"}), flush=True)
+        file = options.out / f"{options.name or options.what}.{options.seeds[0]}.json"
+        file.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

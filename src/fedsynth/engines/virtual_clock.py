@@ -130,7 +130,7 @@ class VirtualClock:
         }
         for number, state in self._versions.items():
             held = replace(state, memory={}, standing={}).to_tensors()
-            tensors |= {f"version {number}/{name}": value for name, value in held.items()}
+            tensors |= {f"version {number}/{name}": value.clone() for name, value in held.items()}
         if self._arrived:
             tensors |= _kept(self._arrived)
         return {**tensors, **self._inner.index(self._came())}

@@ -24,6 +24,7 @@ from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 
 _TRIES = 200  # batches drawn for a condition before giving up
+_BY_CLIENTS = ("cohort", "buffer", "concurrency", "separation")  # settings that only so many clients can meet
 Images = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -41,8 +42,9 @@ class Generator:
     def model(self) -> Model:
         """The model that the recipe composes for this schema; privacy settings do not matter here."""
         task = Task(self.schema, clients=2, private=False)
-        values = {**self.values, "cohort": 0} if "cohort" in self.values else self.values
-        return recipe_named(self.recipe).build(task, values).model
+        recipe = recipe_named(self.recipe)
+        usual = {name: recipe.arguments()[name].default for name in _BY_CLIENTS if name in self.values}
+        return recipe.build(task, {**self.values, **usual}).model
 
     def sample(
         self, rows: int, rng: Rng, condition: Mapping[str, str] | None = None

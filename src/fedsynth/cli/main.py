@@ -13,6 +13,7 @@ from fedsynth.cli import (
     evaluate,
     experiment,
     federation,
+    inspect,
     keys,
     ledger,
     plan,
@@ -45,6 +46,7 @@ ledger.register(app)
 audit.register(app)
 experiment.register(app)
 evaluate.register(app)
+inspect.register(app)
 report.register(app)
 compare.register(app)
 tune.register(app)

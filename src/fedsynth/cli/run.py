@@ -13,7 +13,7 @@ import typer
 from fedsynth.cli import federated
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import RawClients, clients_from, image_clients_from, text_clients_from
-from fedsynth.data.image import is_images, read_images, write_images
+from fedsynth.data.image import is_images, read_images, read_owners, write_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.data.text import read_texts
@@ -261,8 +261,13 @@ def read_clients(request: Request, schema: Schema) -> RawClients:
     rng = Rng(request.split_seed).at("split")
     if schema.kind == "image":
         images, labels = read_images(request.data)
+        if column is not None:
+            return image_clients_from(images, labels, owners=read_owners(request.data, column))
         if request.clients is None:
-            raise BadInput("--clients: say to how many simulated clients the images are dealt")
+            raise BadInput(
+                "--clients: say to how many simulated clients the images are dealt, or with --client-column which "
+                "array of an npz file names their owners"
+            )
         return image_clients_from(images, labels, clients=request.clients, split=request.split, rng=rng)
     if schema.kind == "text":
         texts = read_texts(request.data, request.text_column or "text", column)

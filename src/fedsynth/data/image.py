@@ -48,6 +48,22 @@ def read_images(path: Path | str, labels: Path | str | None = None) -> tuple[np.
     return _checked(source, images, found)
 
 
+def read_owners(path: Path | str, name: str) -> np.ndarray:
+    """Who each image belongs to: the array called `name` of an npz file that holds `images`."""
+    source = Path(path)
+    if source.suffix != ".npz" or not source.is_file():
+        raise BadInput(f"{source}: owners of images are read from a .npz file with an array {name!r}")
+    try:
+        with np.load(source, allow_pickle=False) as arrays:
+            if name not in arrays:
+                raise BadInput(
+                    f"{source}: has no array {name!r} (found: {', '.join(arrays)}); name one of them"
+                )
+            return arrays[name]
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise BadInput(f"{source}: cannot be read as npz without pickle ({error}); check the file") from None
+
+
 def write_images(images: np.ndarray, path: Path | str, labels: np.ndarray | None = None) -> None:
     """Write an npz file or a new folder of PNG files (a sub-folder a label), whole or not at all."""
     target = Path(path)

@@ -55,7 +55,7 @@ def judge(
 
     >>> found = judge({"gap": 0.9}, [{"gap": 0.1}, {"gap": 0.2}, {"gap": 0.15}], models=3)
     >>> found[0].fires, round(found[0].threshold, 2)
-    (True, 0.54)
+    (True, 0.44)
     """
     quantile = float(student.isf(_ALARMS / max(1, len(values)), max(1, models - 1)))
     deviations = max(_LEAST_DEVIATIONS, quantile)

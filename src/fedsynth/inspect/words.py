@@ -39,22 +39,3 @@ def _distance(one: Sequence[Sequence[str]], other: Sequence[Sequence[str]]) -> f
     totals = [max(1, sum(count[word] for word in frequent)) for count in counts]
     shares = [[count[word] / total for word in frequent] for count, total in zip(counts, totals, strict=True)]
     return sum(abs(a - b) for a, b in zip(*shares, strict=True)) / 2
-
-
-def words_by_ratio(
-    one: Sequence[str], other: Sequence[str], most: int = 20, least: int = 5
-) -> list[tuple[str, float, float]]:
-    """Words that are more frequent in one set than in the other, with both frequencies, most extreme ratio first.
-
-    >>> words_by_ratio(["a a b"] * 9, ["b b a"] * 9, most=1)
-    [('a', 0.666..., 0.333...)]
-    """
-    counts = [Counter(word for text in side for word in text.split()) for side in (one, other)]
-    totals = [sum(count.values()) + 1e-9 for count in counts]
-    known = [word for word in counts[0] | counts[1] if counts[0][word] + counts[1][word] >= least]
-    smoothed = {
-        word: [(count[word] + 0.5) / total for count, total in zip(counts, totals, strict=True)]
-        for word in known
-    }
-    ranked = sorted(known, key=lambda word: smoothed[word][0] / smoothed[word][1], reverse=True)
-    return [(word, counts[0][word] / totals[0], counts[1][word] / totals[1]) for word in ranked[:most]]

@@ -47,10 +47,19 @@ def _digest(text: str) -> str:
 
 
 def page(
-    title: str, head: Sequence[Any], sections: Sequence[Section], foot: Sequence[Any], *, live: bool = False
+    title: str,
+    head: Sequence[Any],
+    sections: Sequence[Section],
+    foot: Sequence[Any],
+    *,
+    live: bool = False,
+    script: str | None = None,
 ) -> str:
-    """The whole file. `head` stands above the list of chapters; a `live` page asks its server for news."""
-    scripts = [asset("page.js"), *([asset("live.js")] if live else [])]
+    """The whole file. `head` stands above the list of chapters; a `live` page asks its server for news.
+
+    `script` names a file beside this one that the page needs besides.
+    """
+    scripts = [asset(name) for name in ("page.js", "live.js" if live else None, script) if name]
     links = [tag("a", section.title, href=f"#{section.name}") for section in sections]
     body = tag(
         "body",

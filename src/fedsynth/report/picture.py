@@ -57,8 +57,8 @@ def _by_label(labels: np.ndarray, across: int, down: int) -> list[int]:
 
 
 def image_grid(images: np.ndarray, labels: np.ndarray | None, what: str) -> Markup:
-    """The first images as one PNG inside the page."""
-    return _png(tiles(images, labels), what)
+    """The first images as one PNG inside the page; a single one by itself."""
+    return _png(images[0] if len(images) == 1 else tiles(images, labels), what)
 
 
 def image_pairs(above: np.ndarray, below: np.ndarray) -> Markup:

@@ -11,7 +11,6 @@ shows that everything works.
 import argparse
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,8 @@ import pandas as pd
 from bug import cut, encode_words, sentences_by_user, unknown_words, with_bug
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "language"))
+from words import public_words
+
 from fedsynth.data.corpora import stack_exchange
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
@@ -48,14 +49,6 @@ LETTER_SETTINGS = {
 }
 
 
-def vocabulary(count):
-    """The most frequent words of users who take no part: a public corpus."""
-    counts = Counter(
-        token for user in sentences_by_user(stack_exchange("public")) for tokens in user for token in tokens
-    )
-    return tuple(word for word, _ in counts.most_common(count))
-
-
 class Texts:
     """Everybody but the users of the public corpus."""
 
@@ -80,7 +73,7 @@ def real_rates(clients, positions=8):
 
 
 def measure_words(texts, options):
-    schema = Schema(kind="text", vocabulary=vocabulary(WORDS), length=LENGTH)
+    schema = Schema(kind="text", vocabulary=public_words(WORDS), length=LENGTH)
     settings = {**WORD_SETTINGS, **options.settings}
     known = {
         "epsilon": options.epsilon,
@@ -116,7 +109,7 @@ def measure_words(texts, options):
 
 
 def measure_letters(texts, options):
-    known_words = frozenset(vocabulary(LISTED))
+    known_words = frozenset(public_words(LISTED))
     schema = Schema(kind="text", vocabulary="bytes", length=LETTERS)
     settings = {**LETTER_SETTINGS, **options.settings}
     for seed in range(*options.seeds):

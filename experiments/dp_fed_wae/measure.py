@@ -7,7 +7,8 @@ ROW is a file, or the name of one in this folder; results go beside it unless `-
 Like `fedsynth experiment run`, but with the paper's scores alone: accuracy of a neural network and of a random forest
 trained on synthetic rows, the variation distance of 2- to 6-way marginals over 100 random sets of attributes, and the
 distance of the correlation matrices. (The general scores compare all pairs of 124 columns, which takes minutes.)
-A training gives `SETS` synthetic tables of `ROWS` rows, each with classifiers of its own; its scores are their means.
+A training gives as many synthetic tables as the row says (`sets`), each with classifiers of its own; its scores are
+their means.
 
 Each finished training leaves a file ROW.NUMBER.json under `--trials`, and one whose file is there is not repeated: so a
 long table can be measured in pieces, on several machines, and put together at the end.
@@ -37,7 +38,6 @@ from fedsynth.synthesis.synthesizer import Synthesizer
 
 HERE = Path(__file__).parent
 ROWS = 20_000
-SETS = 5
 COMPARED = 100_000  # real rows that marginals are compared with, at most
 CLASSIFIERS = {"neural network: accuracy": "mlp", "random forest: accuracy": "random forest"}
 
@@ -75,7 +75,9 @@ def trained(experiment, seed, train, schema):
         "delta": request.delta,
         "simulation": told.simulation,
     }
-    made = [draw(ROWS, seed=None if seed is None else SETS * seed + number) for number in range(SETS)]
+    made = [
+        draw(ROWS, seed=None if seed is None else seed + 1000 * place) for place in range(experiment.sets)
+    ]
     return made, settings, privacy, seconds
 
 
@@ -97,13 +99,13 @@ def file_of(row):
     return Path(row) if row.endswith(".toml") else HERE / f"{row}.toml"
 
 
-def trial(row, number, kept):
+def trial(row, number, kept, device):
     """One training and the means of its tables' scores: from the file that it left, if it has run before."""
     file = kept / f"{file_of(row).stem}.{number}.json"
     if file.exists():
         return json.loads(file.read_text())
     torch.set_num_threads(1)
-    experiment = Experiment.load(file_of(row))
+    experiment = Experiment.load(file_of(row)).changed({}, device, None)
     train, test, schema = DATA[experiment.data]()
     if experiment.train_rows:
         train = train.iloc[: experiment.train_rows]
@@ -115,7 +117,7 @@ def trial(row, number, kept):
         "privacy": privacy,
         "seconds": seconds,
         "rows": [len(train), len(test)],
-        "machine": machine("cpu"),
+        "machine": machine(device),
     }
     with replacing(file) as temporary:
         temporary.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
@@ -142,7 +144,7 @@ def result(row, trials):
         "settings": trials[0]["settings"],
         "seeds": list(experiment.seeds),
         "runs": len(trials),
-        "sets": SETS,
+        "sets": experiment.sets,
         "scores": [score.to_dict() for score in across_runs(found, experiment.seeds)],
         "privacy": trials[0]["privacy"],
         "claim": experiment.claim,
@@ -160,6 +162,9 @@ def main():
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the trainings to do, from 0")
     parser.add_argument("--trials", type=Path, default=HERE / "trials")
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--device", default="cpu", help="for training; classifiers are trained on the processor"
+    )
     given = parser.parse_args()
     rows = given.rows or [path.stem for path in sorted(HERE.glob("*.toml"))]
     given.trials.mkdir(parents=True, exist_ok=True)
@@ -172,7 +177,8 @@ def main():
     ]
     with ProcessPoolExecutor(given.jobs) as pool:  # every row once before any row twice
         waiting = [
-            (rows[place], pool.submit(trial, rows[place], number, given.trials)) for number, place in order
+            (rows[place], pool.submit(trial, rows[place], number, given.trials, given.device))
+            for number, place in order
         ]
         done = {}
         for row, future in waiting:

@@ -61,6 +61,14 @@ def test_digits_have_writers():
 
 
 @needs_data
+def test_house_numbers_are_colored_digits():
+    for split, rows in (("train", 5000), ("test", 2000)):
+        images, labels, schema = datasets.svhn(split)
+        assert images.shape == (rows, 32, 32, 3) and images.dtype == np.uint8
+        assert set(labels) == set(schema.classes) == set("0123456789") and schema.channels == 3
+
+
+@needs_data
 def test_faces_have_identities_and_each_has_an_image_held_out():
     train, labels, schema = datasets.celeba("train")
     test = datasets.celeba("test")[0]

@@ -256,6 +256,17 @@ def mnist_writers(split: str = "train") -> np.ndarray:
         return arrays[f"{split}_writer"]
 
 
+def svhn(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
+    """House numbers, a sample of 5,000 and 2,000 digits: images uint8 [rows, 32, 32, 3], labels "0" to "9", schema."""
+    _known_split(split)
+    with np.load(dataset_file("svhn32_subset.npz"), allow_pickle=False) as arrays:
+        images, found = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+    digits = tuple("0123456789")
+    column = Column("digit", "categorical", categories=digits)
+    schema = Schema(kind="image", height=32, width=32, channels=3, columns=(column,), label="digit")
+    return images, np.array(digits)[found], schema
+
+
 def celeba(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
     """Faces of 1,800 celebrities: images uint8 [rows, 32, 32, 3], labels "female" and "male", schema.
 

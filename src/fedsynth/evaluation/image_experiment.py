@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsynth.data.clients import RawClients, image_clients_from
-from fedsynth.data.datasets import celeba, celeba_identities, fashion_mnist, mnist, mnist_writers
+from fedsynth.data.datasets import celeba, celeba_identities, fashion_mnist, mnist, mnist_writers, svhn
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.evaluation.experiment_fit import Fit, Fitted, fit_recipe
 from fedsynth.evaluation.image_utility import image_performance
 from fedsynth.evaluation.score import Score, across_runs, over_seeds
 from fedsynth.evaluation.utility import Performance
 from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request
-from fedsynth.synthesis.synthesizer import Synthesizer
 from fedsynth.synthesis.training import Watch
 
 PASSES = 10
 SHOWN = 10  # images of a class in the grid
 Images = tuple[np.ndarray, np.ndarray, Schema]
+
+
+def small_mnist(split: str) -> Images:
+    """MNIST with four pixels in one: what a network over all pairs of pixels can take."""
+    images, labels, schema = mnist(split)
+    squares = images.reshape(len(images), 14, 2, 14, 2).mean((2, 4))
+    return squares.round().astype(np.uint8), labels, replace(schema, height=14, width=14)
+
+
 IMAGE_DATA: dict[str, Callable[[str], Images]] = {
     "mnist": mnist,
     "fashion_mnist": fashion_mnist,
+    "svhn": svhn,
     "celeba": celeba,
+    "mnist_14": small_mnist,
 }
 OWNERS: dict[str, Callable[[str], np.ndarray]] = {"mnist": mnist_writers, "celeba": celeba_identities}
 
 
 @dataclass(frozen=True)
 class Made:
-    """One training: its scores, the run itself, and the first images of each class for a picture."""
+    """One training: its scores, what was trained, and the first images of each class for a picture."""
 
     scores: list[Score]
-    synthesizer: Synthesizer
+    fitted: Fitted
     seconds: float
     shown: np.ndarray  # [classes * SHOWN, height, width], class by class
 
@@ -65,19 +76,19 @@ class ImageJudge:
         """How many images are tested on."""
         return len(self._test[0])
 
-    def trial(self, request: Request, watch: Watch | None) -> Made:
+    def trial(self, request: Request, watch: Watch | None, fit: Fit = fit_recipe) -> Made:
         """One training, and the mean of the scores of its synthetic sets, each with a classifier of its own."""
         began = time.perf_counter()
         clients = self._clients(request)
-        synthesizer = Synthesizer.of(request, self.schema).fit(clients, watch=watch)
+        fitted = fit(request, clients, self.schema, watch)
         seconds = time.perf_counter() - began
         scores, shown = [], np.empty(0)
         for number in range(self._sets):
             seed = None if request.seed is None else request.seed + 1000 * number
-            images, labels = synthesizer.sample(self.rows, seed=seed)
+            images, labels = fitted.draw(self.rows, seed)
             scores.append(self._scores(np.asarray(images), np.asarray(labels), number, request.device))
             shown = self._first(np.asarray(images), np.asarray(labels)) if number == 0 else shown
-        return Made(scores[0] if len(scores) == 1 else across_runs(scores), synthesizer, seconds, shown)
+        return Made(scores[0] if len(scores) == 1 else across_runs(scores), fitted, seconds, shown)
 
     def _clients(self, request: Request) -> RawClients:
         """As many simulated clients as were asked for, or else the natural ones."""

@@ -35,26 +35,27 @@ VALUES = {
 class Federation:
     """Four sites of one client each, their identities, and a channel that can lose some of them."""
 
-    def __init__(self, name, clients, schema, folder, seed=1, **values):
+    def __init__(self, name, clients, schema, folder, seed=1, shares=(1, 1, 1, 1), **values):
         self.identities = {site: Identity.fresh() for site in NAMES}
         self.known = {site: identity.public for site, identity in self.identities.items()}
         unit = "record" if name == "site_vae" else "client"
         policy = Policy(Budget(1e6, 1e-5, unit), tuple(RECIPES), ("secagg",), minimum_cohort=3)
-        self.sites, self.data = {}, part_of(clients, 0, 4)
-        for place, site in enumerate(NAMES):
-            holding = Holding(part_of(clients, place, 1), (site,), schema)
-            seals = {"secagg": masking(site, self.identities[site], self.known, minimum=3)}
+        self.sites, self.data, first = {}, part_of(clients, 0, sum(shares)), 0
+        for site, share in zip(NAMES, shares, strict=True):
+            names = tuple(f"{site}-{number}" for number in range(share))
+            holding, first = Holding(part_of(clients, first, share), names, schema), first + share
+            seals = {"secagg": masking(site, self.identities[site], self.known, minimum=3, clients=share)}
             self.sites[site] = Site(holding, policy, folder / site, compose, seed=seed, seals=seals, chunk=1)
         self.terms = Terms(
             name, {**VALUES[name], "noise_multiplier": 1.0, "threshold": 3, **values},
             schema.with_client(None).to_dict(), epsilon=1e5, delta=1e-5, unit=unit, trust="distributed",
-            transport="secagg", minimum_cohort=3, clients=4,
+            transport="secagg", minimum_cohort=3, clients=sum(shares),
         )  # fmt: skip
         self.seen, self.dead = [], {}
         channel = QueueChannel({site: self.handle(site) for site in NAMES})
         ticks = itertools.count()  # a clock of its own: nobody waits for a site that is dead
         patience = Patience(timeout_s=100.0, resend_s=1e6)
-        remote = Remote(channel, "run", patience=patience, now=lambda: float(next(ticks)))
+        remote = Remote(channel, "run", minimum=2, patience=patience, now=lambda: float(next(ticks)))
         self.link = MaskedLink(remote, self.known)
         self.schema = schema
 
@@ -80,15 +81,19 @@ class Federation:
         self.link.close(state)
         return state
 
+    def simulated(self):
+        """The same two rounds in the simulator."""
+        algorithm, rng = compose(self.terms, self.schema), Rng(1)
+        link = InProcess(self.data, rng, chunk=1)
+        state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None)
+        return run(algorithm, link, state, rng, lambda *_: None, lambda *_: None, 2)
+
 
 @pytest.mark.parametrize("name", VALUES)
 def test_sites_over_a_channel_compute_what_the_simulation_computes(name, schema, ten, tmp_path):
     federation = Federation(name, ten["table"], schema, tmp_path)
     together = federation.run()
-    algorithm, rng = compose(federation.terms, schema), Rng(1)
-    link = InProcess(federation.data, rng, chunk=1)
-    state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None)
-    alone = run(algorithm, link, state, rng, lambda *_: None, lambda *_: None, 2)
+    alone = federation.simulated()
     for part in alone.parts:
         torch.testing.assert_close(together.parts[part], alone.parts[part], rtol=0, atol=1e-6)
 
@@ -128,13 +133,33 @@ def test_too_few_sites_open_nothing(schema, ten, tmp_path):
         federation.run(1)
 
 
-def test_several_clients_at_a_site_are_refused(schema, ten, tmp_path):
-    federation = Federation("dpd_fvae", ten["table"], schema, tmp_path)
-    federation.terms = Terms(
-        **{**federation.terms.__dict__, "clients": 5, "values": {**federation.terms.values, "threshold": 4}}
-    )
-    with pytest.raises(Incompatible, match="each site is one client"):
+@pytest.mark.parametrize("name", VALUES)
+def test_several_clients_at_a_site_are_one_masked_sum(name, schema, ten, tmp_path):
+    shares = (1, 2, 3, 4)
+    federation = Federation(name, ten["table"], schema, tmp_path, shares=shares, threshold=6)
+    together = federation.run()
+    for part, expected in federation.simulated().parts.items():
+        torch.testing.assert_close(together.parts[part], expected, rtol=0, atol=1e-6)
+    answers = [message for _, message in federation.seen if isinstance(message, Result)]
+    assert {len(message.tensors["ids"]) for message in answers} == set(shares)
+    assert all(set(message.tensors) == {"ids"} for message in answers)
+
+
+def test_a_sum_needs_clients_enough_for_its_noise_whatever_the_number_of_sites(schema, ten, tmp_path):
+    shares = (1, 2, 3, 4)
+    federation = Federation("dpd_fvae", ten["table"], schema, tmp_path, shares=shares, threshold=7)
+    federation.dead = {"ada": "work", "bern": "work"}  # seven clients are left, at too few sites
+    with pytest.raises(Aborted, match="2 of 4 parties"):
         federation.run(1)
+    federation = Federation("dpd_fvae", ten["table"], schema, tmp_path / "again", shares=shares, threshold=7)
+    federation.dead = {"dorn": "work"}  # three sites are left, with too few clients
+    with pytest.raises(Aborted, match="6 clients are in the sum, 7 are needed"):
+        federation.run(1)
+
+
+def test_a_site_that_is_said_to_have_other_clients_refuses(schema, ten, tmp_path):
+    with pytest.raises(Cheated, match="said to have 5 clients; it has 1"):
+        half(tmp_path, schema, ten).stage(0, "advertise", order(1, clients=[5, 1, 1, 1]))
 
 
 def half(tmp_path, schema, ten):
@@ -144,8 +169,10 @@ def half(tmp_path, schema, ten):
     return MaskingSite("run", algorithm, tmp_path / "seal", "ada", identity, federation.known, minimum=3)
 
 
-def order(number, sites=NAMES, job="round"):
-    return json.dumps({"number": number, "job": job, "sites": list(sites)}).encode()
+def order(number, sites=NAMES, job="round", clients=None):
+    counts = clients or [1] * len(sites)
+    said = {"number": number, "job": job, "sites": list(sites), "clients": counts, "minimum": 2}
+    return json.dumps(said).encode()
 
 
 def test_a_repeated_request_gets_the_same_answer_and_an_old_round_none(schema, ten, tmp_path):

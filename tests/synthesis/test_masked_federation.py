@@ -9,6 +9,8 @@ import pytest
 
 from fedsynth.data.schema import Schema
 from fedsynth.engines.channel import QueueChannel
+from fedsynth.engines.codec import fingerprint
+from fedsynth.engines.messages import Refuse, Stage, read, write
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.synthesis.conductor import Conductor
 from fedsynth.synthesis.request import Request
@@ -50,7 +52,21 @@ def site_at(folder, name, keys):
     return SiteFile.load(place / "site.toml").site()
 
 
-def conducted(folder, sites, **changes):
+def failing(site, times, stage="confirm"):
+    """The site, but for so many stages that it does not answer."""
+    left = [times]
+
+    def handle(payload):
+        message = read(payload)
+        if left[0] and isinstance(message, Stage) and message.name == stage:
+            left[0] -= 1
+            return write(Refuse(message.run, fingerprint(payload), "error", "out of order"))
+        return site.handle(payload)
+
+    return handle
+
+
+def conducted(folder, sites, handles=None, **changes):
     arguments = {"records": 180, "batch_size": 30, "hidden": (8,), "latent": 2}
     request = Request("site_vae", epsilon=5.0, delta=1e-3, rounds=2, arguments=arguments, **changes)
     schema = Schema.from_dict(SCHEMA).to_dict()
@@ -61,7 +77,7 @@ def conducted(folder, sites, **changes):
         "minimum_sites": 3,
         "round_s": 300.0,
     }
-    channel = QueueChannel({name: site.handle for name, site in sites.items()})
+    channel = QueueChannel({name: site.handle for name, site in sites.items()} | (handles or {}))
     Conductor().conduct(asked, channel, folder / "run", lambda *_, **__: None, threading.Event())
     return json.loads((folder / "run" / "privacy.json").read_text())
 
@@ -74,6 +90,25 @@ def test_sites_with_keys_train_over_masked_sums_and_the_statement_says_so(tmp_pa
     assert stated["epsilon"] <= 5.0
     assert any("at least 3 of the 3 parties" in caveat for caveat in stated["caveats"])
     assert {line.trust for site in sites.values() for line in site.ledger.lines()} == {"distributed"}
+
+
+def test_a_round_that_too_few_could_open_is_done_again_and_paid_for_again(tmp_path):
+    create(tmp_path / "keys", sites=NAMES)
+    sites = {name: site_at(tmp_path, name, tmp_path / "keys") for name in NAMES}
+    stated = conducted(tmp_path, sites, {"bern": failing(sites["bern"], 1)})
+    assert stated["private"] and stated["epsilon"] <= 5.0
+    rounds = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    lines = [line.what for line in sites["ada"].ledger.lines()]
+    again = [what for what in lines if "asked again" in what]
+    assert len(again) == 1 and len(lines) > len(rounds)
+
+
+def test_rounds_that_never_open_end_with_the_reason(tmp_path):
+    create(tmp_path / "keys", sites=NAMES)
+    sites = {name: site_at(tmp_path, name, tmp_path / "keys") for name in NAMES}
+    with pytest.raises(FedsynthError, match="2 of 3 parties answered the stage confirm|budget|take part"):
+        conducted(tmp_path, sites, {"bern": failing(sites["bern"], 100)})
+    assert not (tmp_path / "run" / "generator.safetensors").exists()
 
 
 def test_a_site_without_keys_refuses_a_masked_run(tmp_path):

@@ -1,14 +1,15 @@
 """Masked sums over a channel: each site runs its half inside its answers, the server routes and opens the sum alone.
 
-A site is one party with one client: its noise is one share. Stages before the work exchange keys and shares, the
-work's result is the masked vector, stages after it confirm the survivors and reveal what opens the sum.
+A site is one party, whatever the number of its clients: each of them adds its share of the noise, and the site masks
+their sum. Stages before the work exchange keys and shares, the work's result is the masked vector, stages after it
+confirm the survivors and reveal what opens the sum.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.privacy.mechanism import Wire
-from fedsynth.transport.agreement import Aborted, Agreement, Cheated
+from fedsynth.transport.agreement import Aborted, Agreement, Cheated, party_threshold
 from fedsynth.transport.masking_client import Party, PartyRound
 from fedsynth.transport.masking_server import ServerRound
 from fedsynth.transport.primitives import Identity, digest
@@ -35,17 +36,58 @@ from fedsynth.transport.primitives import Identity, digest
 _SESSION = 2**24  # rounds that one session of the server can have
 
 
-def _agreement(run: str, number: int, wire: Wire, sites: list[str], known: Mapping[str, bytes]) -> Agreement:
-    """The terms of a round as either side makes them from what it knows itself."""
-    ring = cast(Ring, wire)
-    parties = ring.parties or Parties(len(sites), len(sites))
-    if len(sites) != parties.count:
-        raise Incompatible(
-            f"{len(sites)} sites for noise in {parties.count} shares: over secagg each site is one client; leave "
-            "client_column out of its site.toml, or run the clients as sites of their own"
+@dataclass(frozen=True)
+class _Order:
+    """What the server says of a round before it begins; a site checks all that its safety rests on."""
+
+    number: int
+    job: str
+    sites: tuple[str, ...]
+    clients: tuple[int, ...]  # of each site
+    minimum: int  # sites that must be in the sum
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> _Order:
+        try:
+            read: Any = json.loads(payload)
+            made = cls(
+                read["number"], read["job"], tuple(read["sites"]), tuple(read["clients"]), read["minimum"]
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"the order of a masked round cannot be read ({error})") from None
+        counts = (made.number, made.minimum, *made.clients)
+        named = isinstance(made.job, str) and all(isinstance(site, str) for site in made.sites)
+        whole = all(type(count) is int and count >= 0 for count in counts) and 0 not in made.clients
+        if (
+            not named
+            or not whole
+            or len({*made.sites}) != len(made.sites)
+            or len(made.clients) != len(made.sites)
+        ):
+            raise BadInput(
+                "the order of a masked round has a number, a job, the names of different sites and their clients"
+            )
+        return made
+
+    def agreement(self, run: str, wire: Wire, known: Mapping[str, bytes]) -> Agreement:
+        """The terms of the round as either side makes them from what it knows itself."""
+        ring, total = cast(Ring, wire), sum(self.clients)
+        parties = ring.parties or Parties(total, total)
+        if total != parties.count:
+            raise Incompatible(
+                f"{total} clients at {len(self.sites)} sites for noise in {parties.count} shares: each client adds "
+                "one; begin the run anew with the sites that are there"
+            )
+        needed, helping = party_threshold(self.clients, parties.threshold, parties.colluders)
+        threshold = min(max(needed, self.minimum), len(self.sites))
+        roster = {place: known[site] for place, site in enumerate(self.sites)}
+        held = {} if total == len(self.sites) else dict(enumerate(self.clients))
+        return Agreement(
+            run, self.number, ring.dim, ring.bits, threshold, roster, helping, held, parties.threshold
         )
-    roster = {place: known[site] for place, site in enumerate(sites)}
-    return Agreement(run, number, ring.dim, ring.bits, parties.threshold, roster, parties.colluders)
 
 
 @dataclass
@@ -59,6 +101,7 @@ class MaskingSite:
     identity: Identity = field(repr=False)
     known: Mapping[str, bytes]  # the identities of all sites, from before the run
     minimum: int = 2
+    clients: int = 1  # that it has
     _round: PartyRound | None = field(default=None, repr=False)
     _delivered: bytes = field(default=b"", repr=False)
     _answers: dict[bytes, bytes] = field(default_factory=dict, repr=False)
@@ -83,16 +126,19 @@ class MaskingSite:
         return self._current.answer(name, payload)
 
     def _begin(self, payload: bytes) -> None:
-        number, job, sites = _read_order(payload)
-        strangers = [site for site in sites if site not in self.known]
+        order = _Order.from_bytes(payload)
+        strangers = [site for site in order.sites if site not in self.known]
         if strangers:
             raise Cheated(f"site {strangers[0]!r} is not among the identities known here")
-        if self.name not in sites:
+        if self.name not in order.sites:
             raise Cheated(f"the cohort does not have this site, {self.name!r}, in it")
-        wire = _wire_of(self.algorithm, job)
-        party = Party(sites.index(self.name), self.identity, self.minimum, self._last())
-        self._round = party.begin(_agreement(self.run, number, wire, sites, self.known))
-        self._remember(number)
+        place = order.sites.index(self.name)
+        if order.clients[place] != self.clients:
+            raise Cheated(f"this site is said to have {order.clients[place]} clients; it has {self.clients}")
+        party = Party(place, self.identity, self.minimum, self._last())
+        wire = _wire_of(self.algorithm, order.job)
+        self._round = party.begin(order.agreement(self.run, wire, self.known))
+        self._remember(order.number)
 
     @property
     def _current(self) -> PartyRound:
@@ -118,11 +164,13 @@ class MaskingSite:
         raise Cheated("a sealed average was sent in a run over masked sums, which has none")
 
 
-def masking(name: str, identity: Identity, known: Mapping[str, bytes], minimum: int = 2) -> Seal:
+def masking(
+    name: str, identity: Identity, known: Mapping[str, bytes], minimum: int = 2, clients: int = 1
+) -> Seal:
     """The site's half of secagg, for `Site(seals={"secagg": ...})`."""
 
     def made(run: str, algorithm: Algorithm, folder: Path) -> MaskingSite:
-        return MaskingSite(run, algorithm, folder, name, identity, known, minimum)
+        return MaskingSite(run, algorithm, folder, name, identity, known, minimum, clients)
 
     return made
 
@@ -133,18 +181,6 @@ def _wire_of(algorithm: Algorithm, job: str) -> Wire:
     if job == "balance" and algorithm.balance is not None:
         return algorithm.balance.wire
     raise BadInput(f"job={job[:40]!r}: this run has no such job")
-
-
-def _read_order(payload: bytes) -> tuple[int, str, list[str]]:
-    try:
-        order: Any = json.loads(payload)
-        number, job, sites = order["number"], order["job"], order["sites"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"the order of a masked round cannot be read ({error})") from None
-    named = isinstance(sites, list) and all(isinstance(site, str) for site in sites)
-    if type(number) is not int or not isinstance(job, str) or not named or len(set(sites)) != len(sites):
-        raise BadInput("the order of a masked round has a number, a job and the names of different sites")
-    return number, job, sites
 
 
 @dataclass
@@ -165,17 +201,18 @@ class MaskedLink:
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Exchange keys and shares with the sites, then send them the work."""
-        members = self.remote.roster.members.values()
-        self._sites = [member.name for member in sorted(members, key=lambda member: member.first)]
+        members = sorted(self.remote.roster.members.values(), key=lambda member: member.first)
+        self._sites = [member.name for member in members]
         self._introduce(state.version)
         self._count += 1
         number = self.remote.roster.session * _SESSION + self._count
-        terms = _agreement(self.remote.run, number, job.wire, self._sites, self.known)
-        self._round, self._job, self._version = ServerRound(terms), job, state.version
         name = "balance" if job is self._balance else "round"
-        order = json.dumps({"number": number, "job": name, "sites": self._sites}).encode()
+        clients = tuple(member.clients for member in members)
+        order = _Order(number, name, tuple(self._sites), clients, self.remote.minimum)
+        terms = order.agreement(self.remote.run, job.wire, self.known)
+        self._round, self._job, self._version = ServerRound(terms), job, state.version
         present = [self._sites.index(site) for site in self.remote.roster.present]
-        self._stage(dict.fromkeys(present, order))
+        self._stage(dict.fromkeys(present, order.to_bytes()))
         self._stage()
         self.remote.stage(self._version, "mask", self._named(self._round.requests()))
         self.remote.start(job, ids, state)

@@ -289,6 +289,7 @@ class Remote:
         self._orders.clear()
         self._ready.clear()
         self._absorbed.clear()
+        self._parts.clear()
 
     def close(self, state: ServerState) -> None:
         """Tell all sites that the run is over and what was used at last; who is away is told but not waited for."""

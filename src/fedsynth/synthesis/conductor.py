@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +43,7 @@ from fedsynth.synthesis.release import release
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.sealed import SealedGenerator
 from fedsynth.synthesis.training import Prepared, Training, check_claim
+from fedsynth.transport.agreement import Aborted
 
 _CAVEATS = (
     "How many participants each site has was told to the server, and a site knows which of its own were drawn.",
@@ -50,6 +51,9 @@ _CAVEATS = (
 _GROWTH = (
     150 * 2**20
 )  # bytes: the engine's memory grows a little with each message, so a long run takes several jobs
+_REPEATS = (
+    4  # times that rounds of one job may be begun anew because too few sites were left to open a masked sum
+)
 _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
 
@@ -125,12 +129,9 @@ class _Run:
         else:
             prepared = self._return()
             rng = Rng(prepared.request.seed)
-            self.remote.invite(self._terms(prepared))
-            self.remote.begin(self._terms(prepared), prepared.algorithm, state)
-            self._greet()
-            work = self._training(prepared, rng).resume_from
+            work = self._rejoined(prepared, state, rng)
         try:
-            state = work(state)
+            state = self._worked(prepared, work, state, rng)
         except TooFewSites:
             state = self._all_that_may_be()
             if state is None:
@@ -152,6 +153,31 @@ class _Run:
         ):  # the result is safe: whoever is not there to hear that it is over need not be
             self.remote.close(state)
         self.place.finish()
+
+    def _rejoined(
+        self, prepared: Prepared, state: ServerState, rng: Rng
+    ) -> Callable[[ServerState], ServerState]:
+        """Begin a new session with the sites of the run, from this checkpoint."""
+        self.remote.invite(self._terms(prepared))
+        self.remote.begin(self._terms(prepared), prepared.algorithm, state)
+        self._greet()
+        return self._training(prepared, rng).resume_from
+
+    def _worked(
+        self, prepared: Prepared, work: Callable[[ServerState], ServerState], state: ServerState, rng: Rng
+    ) -> ServerState:
+        """Train to the end; a round of which too few were left to open it is done anew, and paid for anew."""
+        for left in reversed(range(_REPEATS)):
+            try:
+                return work(state)
+            except Aborted as reason:
+                last = self.place.restore(self.link)
+                if not left or last is None:
+                    raise
+                self._news("server", last.version, f"{reason}; the round is begun anew")
+                state = last
+                work = self._rejoined(prepared, state, rng)
+        raise AssertionError("a round is either done or given up")
 
     def _all_that_may_be(self) -> ServerState | None:
         """The last finished round, if no other can come: where rounds were lost, sites paid for them all the same.

@@ -126,10 +126,9 @@ class SiteFile:
         """The site, ready to answer."""
         seed = self.keys.get("test", {}).get("seed")
         device = self.keys.get("compute", {}).get("device", "cpu")
-        made = partial(compose, keys=self.he_keys())
-        return Site(
-            self.holding(), self.policy, self.folder, made, seed=seed, device=device, seals=self.seals()
-        )
+        made, holding = partial(compose, keys=self.he_keys()), self.holding()
+        seals = self.seals(len(holding.clients))
+        return Site(holding, self.policy, self.folder, made, seed=seed, device=device, seals=seals)
 
     @property
     def _keys_folder(self) -> Path | None:
@@ -141,15 +140,15 @@ class SiteFile:
         folder = self._keys_folder
         return load_keys(folder / SECRET) if folder and (folder / SECRET).is_file() else None
 
-    def seals(self) -> dict[str, Seal]:
-        """What this site can do to hide its messages, with the keys that it was given."""
+    def seals(self, clients: int) -> dict[str, Seal]:
+        """What this site can do to hide the messages of so many clients, with the keys that it was given."""
         folder = self._keys_folder
         if folder is None:
             return {}
         name, identity = load_identity(folder / IDENTITY)
         known = load_identities(folder / IDENTITIES)
         minimum = max(2, self.policy.minimum_cohort)
-        seals: dict[str, Seal] = {"secagg": masking(name, identity, known, minimum)}
+        seals: dict[str, Seal] = {"secagg": masking(name, identity, known, minimum, clients)}
         if (keys := self.he_keys()) is not None:
             seals["he" if keys.parameters.scheme == "bfv" else "he-ckks"] = sealing(minimum)
         return seals

@@ -9,8 +9,8 @@ report as dropped out: that could cut the circle into arcs whose sums it learns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from scipy.stats import hypergeom
@@ -51,6 +51,20 @@ def check_threshold(count: int, threshold: int, colluders: int) -> None:
         )
 
 
+def party_threshold(members: Sequence[int], threshold: int, colluders: int) -> tuple[int, int]:
+    """From clients to parties that have several: how many parties a sum needs, and how many may help the server.
+
+    No fewer parties have `threshold` clients together, and no more than the second have at most `colluders`.
+
+    >>> party_threshold([1, 1, 1, 1], 3, 1), party_threshold([50, 30, 20], 90, 20)
+    ((3, 1), (3, 1))
+    """
+    largest, smallest = sorted(members, reverse=True), sorted(members)
+    needed = next(k for k in range(len(members) + 1) if sum(largest[:k]) >= min(threshold, sum(members)))
+    helping = next(k for k in range(len(members), -1, -1) if sum(smallest[:k]) <= colluders)
+    return max(needed, (len(members) + helping) // 2 + 1), helping
+
+
 @dataclass(frozen=True)
 class Agreement:
     """One round's terms: who may take part, known by which identity, what is summed, how many must survive."""
@@ -62,8 +76,12 @@ class Agreement:
     threshold: int
     roster: Mapping[int, bytes]  # long-term public keys, by party
     colluders: int = 0
+    members: Mapping[int, int] = field(default_factory=dict)  # clients of a party, where it has several
+    least: int = 0  # clients that must be in a sum: their noise makes it private
 
     def __post_init__(self) -> None:
+        if self.members and (set(self.members) != set(self.roster) or min(self.members.values()) < 1):
+            raise BadInput(f"members={dict(self.members)}: expected a number of clients for each party")
         check_threshold(len(self.roster), self.threshold, self.colluders)
         if not 1 <= self.bits <= 32 or self.dim < 1:
             raise BadInput(f"bits={self.bits}, dim={self.dim}: expected 1 to 32 bits and at least one number")
@@ -72,8 +90,13 @@ class Agreement:
     def context(self) -> bytes:
         """A name of just these terms: whatever is signed, sealed or derived is bound to it."""
         members = [number.to_bytes(4, "big") + key for number, key in sorted(self.roster.items())]
-        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders)
+        held = tuple(sorted(self.members.items()))
+        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders, held, self.least)
         return digest(b"fedsynth secagg 1", self.run.encode(), repr(numbers).encode(), *members)
+
+    def clients(self, parties: Iterable[int]) -> int:
+        """How many clients these parties have together."""
+        return sum(self.members.get(party, 1) for party in parties)
 
     @cached_property
     def degree(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -188,6 +189,7 @@ class PartyRound:
             raise Cheated(
                 f"a cohort of {len(found)}: fewer than the {self.agreement.threshold} agreed on would expose them"
             )
+        self._enough_noise(found)
         if len({keys[:KEY] for keys in found.values()}) != len(found):
             raise Cheated("two parties have the same keys")
         return found
@@ -248,11 +250,17 @@ class PartyRound:
             raise Cheated(
                 f"{len(survivors)} survivors: fewer than the {self.agreement.threshold} agreed on must not be opened"
             )
+        self._enough_noise(survivors)
         around = len(set(survivors) & {self.number, *self._neighbors})
         if around < self.agreement.degree[1]:
             raise Cheated(f"{around} neighbors of party {self.number} survived: too few to hide its vector")
         self.survivors = tuple(survivors)
         return self.identity.sign(signed_survivors(self.agreement, dump(survivors)))
+
+    def _enough_noise(self, parties: Iterable[int]) -> None:
+        clients, least = self.agreement.clients(parties), self.agreement.least
+        if clients < least:
+            raise Cheated(f"{clients} clients in the sum: the noise is shared out over at least {least}")
 
     def _reveal(self, request: bytes) -> bytes:
         """Shares that open the sum over the survivors, once enough of them confirmed the same list."""

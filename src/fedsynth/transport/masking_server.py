@@ -109,6 +109,11 @@ class ServerRound:
                 f"round {self.agreement.number}: {answered} of {len(self.agreement.roster)} parties answered the "
                 f"stage {self.stage}, {self.agreement.threshold} are needed; nothing was opened, begin a new round"
             )
+        if self.stage == "mask" and self.agreement.clients(self._arrived) < self.agreement.least:
+            raise Aborted(
+                f"round {self.agreement.number}: {self.agreement.clients(self._arrived)} clients are in the sum, "
+                f"{self.agreement.least} are needed for its noise; nothing was opened, begin a new round"
+            )
         if self.stage == "advertise":
             self._neighbors = self.agreement.neighbors(sorted(self._keys))
         self._stage = min(self._stage + 1, len(STAGES) - 1)

@@ -24,17 +24,14 @@ from pathlib import Path
 import torch
 
 from fedsynth.data.atomic import replacing
-from fedsynth.data.clients import clients_from, encode_clients
-from fedsynth.evaluation.experiment import Experiment, _plain, machine
+from fedsynth.data.clients import clients_from
+from fedsynth.evaluation.experiment import Experiment, machine
 from fedsynth.evaluation.experiment_data import DATA
 from fedsynth.evaluation.marginals import correlation_matrix_distance, marginals
 from fedsynth.evaluation.score import Score, across_runs
 from fedsynth.evaluation.tables import Tables
 from fedsynth.evaluation.utility import majority, performance
-from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.statement import statement
 from fedsynth.rng import Rng
-from fedsynth.synthesis.synthesizer import Synthesizer
 
 HERE = Path(__file__).parent
 ROWS = 20_000
@@ -43,42 +40,14 @@ CLASSIFIERS = {"neural network: accuracy": "mlp", "random forest: accuracy": "ra
 
 
 def trained(experiment, seed, train, schema):
-    """How to draw rows, the settings that ran, what they cost and how long they took."""
+    """Synthetic tables, the settings that ran, what they cost and how long they took."""
     request = replace(experiment.request, seed=seed)
     raw = clients_from(train, clients=request.clients, split=request.split, rng=Rng(seed).at("split"))
     began = time.perf_counter()
-    if experiment.baseline:
-        ledger, system = Ledger(None), experiment.other()
-        clients = encode_clients(raw, schema)
-        learned = system.fit(clients, schema, request.epsilon, Rng(seed), ledger)
-        told = statement(
-            ledger, delta=1e-9, adjacency=system.adjacency, unit=system.unit, seeded=seed is not None
-        )
-        settings, epsilon = dict(experiment.baseline), request.epsilon
-
-        def draw(rows, seed):
-            return learned.sample(rows, Rng(seed))
-
-    else:
-        synthesizer = Synthesizer.of(request, schema).fit(raw)
-        told, draw = synthesizer.privacy, synthesizer.sample
-        settings = _plain(synthesizer.request.arguments)
-        epsilon = told.epsilon if seed is None else request.epsilon
+    fitted = experiment.fit(request, raw, schema, None)
     seconds = time.perf_counter() - began
-    privacy = {
-        "private": request.private,
-        "unit": told.unit,
-        "trust": told.trust,
-        "adjacency": told.adjacency,
-        "sampling": told.sampling,
-        "epsilon": epsilon,
-        "delta": request.delta,
-        "simulation": told.simulation,
-    }
-    made = [
-        draw(ROWS, seed=None if seed is None else seed + 1000 * place) for place in range(experiment.sets)
-    ]
-    return made, settings, privacy, seconds
+    seeds = [None if seed is None else seed + 1000 * place for place in range(experiment.sets)]
+    return [fitted.draw(ROWS, each) for each in seeds], fitted.settings, fitted.privacy, seconds
 
 
 def scored(train, made, test, schema, number):

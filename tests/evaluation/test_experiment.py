@@ -10,7 +10,7 @@ from fedsynth.evaluation.experiment import Experiment
 from fedsynth.evaluation.experiment_data import hold_out
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "experiments").glob("*/*.toml"))
+FILES = [path for path in sorted((ROOT / "experiments").glob("*/*.toml")) if "\n[run]" in path.read_text()]
 TINY = """
 data = "rand_health"
 seeds = [1, 2]

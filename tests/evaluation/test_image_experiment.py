@@ -53,3 +53,21 @@ def test_garments_have_no_natural_clients():
         pytest.skip("Fashion-MNIST is not in FEDSYNTH_DATA")
     with pytest.raises(BadInput, match="no natural clients"):
         run_experiment(Experiment("garments", "fashion_mnist", request, runs=1))
+
+
+@pytest.mark.skipif(not here, reason="MNIST is not in FEDSYNTH_DATA")
+def test_a_baseline_makes_images_too_and_says_what_they_cost():
+    request = Request(clients=4, epsilon=50.0, delta=1e-9)
+    row = Experiment(
+        "network",
+        "mnist_14",
+        request,
+        runs=1,
+        train_rows=200,
+        classifiers=("logistic regression",),
+        baseline={"system": "privbayes", "with_label": True, "bins": 2},
+    )
+    result = run_experiment(row)
+    assert result["recipe"] == "privbayes" and result["settings"]["bins"] == 2
+    assert (result["privacy"]["unit"], result["privacy"]["epsilon"]) == ("record", 50.0)
+    assert result["shown"].shape[1:] == (14, 14) and 0 < result["scores"][0]["value"] < 1

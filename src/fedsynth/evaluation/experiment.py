@@ -21,20 +21,18 @@ import torch
 
 from fedsynth.baselines.registry import Baseline as System
 from fedsynth.baselines.registry import baseline_named
-from fedsynth.data.clients import RawClients, clients_from, encode_clients
+from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.experiment_data import DATA
+from fedsynth.evaluation.experiment_fit import Fit, FitBaseline, fit_recipe
 from fedsynth.evaluation.fidelity import fidelity
 from fedsynth.evaluation.image_experiment import IMAGE_DATA, ImageJudge
 from fedsynth.evaluation.score import Score, across_runs
 from fedsynth.evaluation.utility import ALL_MEASURES, baseline, utility
-from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request, read_toml
-from fedsynth.synthesis.synthesizer import Synthesizer
 from fedsynth.synthesis.training import Watch
 
 
@@ -81,6 +79,11 @@ class Experiment:
     def other(self) -> System:
         """The baseline that runs instead of a recipe."""
         return baseline_named(self.system, {k: v for k, v in self.baseline.items() if k != "system"})
+
+    @property
+    def fit(self) -> Fit:
+        """How a training is done: the recipe's, or the baseline's."""
+        return FitBaseline(self.other(), self.baseline) if self.baseline else fit_recipe
 
     @property
     def each(self) -> tuple[int | None, ...]:
@@ -170,9 +173,11 @@ def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial],
     judge = ImageJudge(experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows)
     trials = []
     for number, seed in enumerate(experiment.each):
-        made = judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None)
-        settings = _plain(made.synthesizer.request.arguments)
-        trials.append(_Trial(made.scores, settings, _privacy(made.synthesizer), made.seconds, made.shown))
+        observer = watch(number) if watch else None
+        made = judge.trial(replace(experiment.request, seed=seed), observer, experiment.fit)
+        trials.append(
+            _Trial(made.scores, made.fitted.settings, made.fitted.privacy, made.seconds, made.shown)
+        )
     return trials, judge.rows, judge.test_rows
 
 
@@ -189,23 +194,18 @@ class _Judge:
         """One training, and the mean of the scores of its tables."""
         began = time.perf_counter()
         clients = self._clients(request, train)
-        if self._experiment.baseline:
-            draw, settings, privacy = self._other(request, clients)
-        else:
-            synthesizer = Synthesizer.of(request, self._schema).fit(clients, watch=watch)
-            draw, settings = synthesizer.sample, _plain(synthesizer.request.arguments)
-            privacy = _privacy(synthesizer)
+        fitted = self._experiment.fit(request, clients, self._schema, watch)
         seconds = time.perf_counter() - began
-        made = [self._draw(draw, request, number) for number in range(self._experiment.sets)]
+        made = [self._draw(fitted.draw, request, number) for number in range(self._experiment.sets)]
         learned = [self._learned(table, number) for number, table in enumerate(made)]
         useful = learned[0] if len(learned) == 1 else across_runs(learned)
         alike = fidelity(self._real, made[0], self._schema) if self._experiment.faithful else []
         scores = [*useful, *alike]
-        return _Trial(scores, settings, privacy, seconds)
+        return _Trial(scores, fitted.settings, fitted.privacy, seconds)
 
     def _draw(self, draw: Callable[..., Any], request: Request, number: int) -> pd.DataFrame:
         """One of the tables of a training; each has a seed of its own."""
-        made = draw(len(self._real), seed=None if request.seed is None else request.seed + 1000 * number)
+        made = draw(len(self._real), None if request.seed is None else request.seed + 1000 * number)
         assert isinstance(made, pd.DataFrame)
         return made
 
@@ -228,52 +228,11 @@ class _Judge:
             rng=rng,
         )
 
-    def _other(
-        self, request: Request, clients: RawClients
-    ) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
-        """A baseline's way of drawing rows, its settings and what it cost."""
-        system, ledger = self._experiment.other(), Ledger(None)
-        held = encode_clients(clients, self._schema)
-        learned = system.fit(held, self._schema, request.epsilon, Rng(request.seed), ledger)
-        told = statement(
-            ledger,
-            delta=request.delta or 1e-9,
-            adjacency=system.adjacency,
-            unit=system.unit,
-            seeded=request.seed is not None,
-        )
-        privacy = {**_of_statement(told, request), "epsilon": request.epsilon}
-        return lambda rows, seed: learned.sample(rows, Rng(seed)), dict(self._experiment.baseline), privacy
-
-
-def _privacy(made: Synthesizer) -> dict[str, Any]:
-    """What a run cost, by the accountant: of a seeded run, what it would cost with system noise."""
-    spent = made.history[-1]["epsilon"] if made.history and made.request.private else None
-    return {**_of_statement(made.privacy, made.request), "epsilon": spent}
-
-
-def _of_statement(told: Statement, request: Request) -> dict[str, Any]:
-    return {
-        "private": request.private,
-        "unit": told.unit,
-        "trust": told.trust,
-        "adjacency": told.adjacency,
-        "sampling": told.sampling,
-        "epsilon": None,
-        "delta": request.delta,
-        "accountant": told.accountant,
-        "simulation": told.simulation,
-    }
-
 
 def _worst(costs: list[dict[str, Any]]) -> dict[str, Any]:
     """The cost of the run that spent most."""
     spent = [cost["epsilon"] for cost in costs if cost["epsilon"] is not None]
     return {**costs[0], "epsilon": max(spent, default=None)}
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def machine(device: str) -> dict[str, Any]:

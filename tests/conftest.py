@@ -14,7 +14,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
-from samples import IMAGE, KINDS, LOCAL, SIZES, SMALL, TABLE, TEXT, make_frame
+from samples import IMAGE, KINDS, LOCAL, MOMENTS, SIZES, SMALL, TABLE, TEXT, make_frame
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", module="opacus")
@@ -66,7 +66,16 @@ def build(
     """A small algorithm, its noise given and not calibrated."""
     recipe = recipe_named(name)
     task = Task(Schema.from_dict(KINDS[kind]), clients, private=private)
-    wanted = {**SMALL, "rounds": 3, "rate": 0.8, "noise_multiplier": 1.0, "records": 38, **LOCAL, **settings}
+    wanted = {
+        **SMALL,
+        "rounds": 3,
+        "rate": 0.8,
+        "noise_multiplier": 1.0,
+        "records": 38,
+        **LOCAL,
+        **MOMENTS,
+        **settings,
+    }
     known = recipe.arguments()
     return recipe.build(task, recipe.values({key: value for key, value in wanted.items() if key in known}))
 

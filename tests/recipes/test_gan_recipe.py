@@ -13,11 +13,12 @@ from fedsynth.recipes.gan import ARRANGEMENTS
 from fedsynth.recipes.gan_opening import pooled
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
-from samples import KINDS, SMALL
+from samples import KINDS, MOMENTS, SMALL
 
 GAN = recipe_named("dp_fedavg_gan")
 LITTLE = {
     **SMALL,
+    **MOMENTS,
     "painter": 4,
     "rounds": 4,
     "rate": 0.8,

@@ -169,9 +169,11 @@ def _judged(
 ) -> dict[str, Model]:
     """Each model held against models of nothing, and against what it looked like before."""
     plan = asked.simulation
+    guesses = dict.fromkeys(share.guess for share in shares.values()) if plan.models else {}
+    nothing = {guess: plan.nobody(trainer, guess, rng.at(place)) for place, guess in enumerate(guesses)}
     seen = {}
     for name, model in models.items():
-        silent = plan.nobody(trainer, shares[name].guess, rng.at(name)) if plan.models else []
+        silent = nothing.get(shares[name].guess, [])
         before = None if earlier is None else earlier.sample(name)
         change = {} if before is None else differences(model.sample, before)
         seen[name] = replace(

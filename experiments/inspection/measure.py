@@ -1,0 +1,119 @@
+"""Inspections of MNIST by writer, over seeds, with and without inverted pixels; one JSON line an inspection.
+
+python experiments/inspection/measure.py --recipe moment_vae --by user --epsilon 8 --affected 0.5,0 --seeds 0-4 --out F
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pixels import inverted, primary_network, scores_of, writers
+
+from fedsynth.data.datasets import mnist
+from fedsynth.inspect.contrast import intensity
+from fedsynth.inspect.findings import Findings
+from fedsynth.inspect.inspection import Inspection, inspect
+from fedsynth.inspect.primary import Installed
+from fedsynth.inspect.selection import Selection
+from fedsynth.inspect.verdict import Simulation
+from fedsynth.synthesis.request import Request
+
+SELECTIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "user": {
+        "bad": {"by": "user", "criterion": "correct", "below": "25%"},
+        "good": {"by": "user", "criterion": "correct", "above": "75%"},
+    },
+    "example": {
+        "bad": {"by": "example", "criterion": "misclassified", "at_least": 10, "share": 0.8},
+        "good": {"by": "example", "criterion": "correct", "at_least": 10, "share": 0.8},
+    },
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--recipe", default="moment_vae")
+    parser.add_argument("--by", choices=tuple(SELECTIONS), default="user")
+    parser.add_argument("--epsilon", default="8", help="numbers, by comma")
+    parser.add_argument("--affected", default="0.5,0", help="shares of clients, by comma")
+    parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--models", type=int, default=8, help="of the simulation without a difference")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--set", nargs="*", default=[], help="name=value of the recipe")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="begin no further inspection after so long"
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+def cases(asked: argparse.Namespace) -> Iterator[tuple[int, float, float]]:
+    first, _, last = asked.seeds.partition("-")
+    for seed in range(int(first), int(last or first) + 1):
+        for epsilon in map(float, asked.epsilon.split(",")):
+            for affected in map(float, asked.affected.split(",")):
+                yield seed, epsilon, affected
+
+
+def line(findings: Findings) -> dict[str, Any]:
+    """What is kept of an inspection."""
+    return {
+        "fires": findings.fires,
+        "noise_only": findings.empty,
+        "intensity": {name: intensity(model.sample) for name, model in findings.models.items()},
+        "contrast": {f.name: [f.value, f.threshold] for f in findings.contrast},
+        "noise_multiplier": findings.recipe["noise_multiplier"],
+        "epsilon_by_ledger": [r["what"] for r in findings.statement.releases],
+    }
+
+
+def main() -> None:
+    asked = arguments()
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    model = Installed(scores_of(primary_network()))
+    schema = mnist("test")[2]
+    raw = writers()
+    selections = {name: Selection.parse(keys) for name, keys in SELECTIONS[asked.by].items()}
+    settings = dict(text.split("=", 1) for text in asked.set)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    for seed, epsilon, affected in cases(asked):
+        if time.monotonic() - began > asked.seconds:
+            break
+        started = time.monotonic()
+        request = Request(
+            recipe=asked.recipe,
+            epsilon=epsilon,
+            delta=1e-4,
+            rounds=asked.rounds,
+            seed=seed,
+            device=asked.device,
+            arguments=settings,
+        )
+        inspection = Inspection(request, schema, selections, model, Simulation(models=asked.models))
+        findings = inspect(inspection, inverted(raw, affected, seed))
+        settled = {
+            "recipe": asked.recipe,
+            "by": asked.by,
+            "seed": seed,
+            "epsilon": epsilon,
+            "affected": affected,
+        }
+        settled |= {"rounds": asked.rounds, **settings, "seconds": time.monotonic() - started}
+        with asked.out.open("a") as file:
+            file.write(json.dumps({**settled, **line(findings)}) + "\n")
+        if seed == int(asked.seeds.partition("-")[0]):
+            kept = {name: model.sample.images[:60] for name, model in findings.models.items()}
+            np.savez_compressed(asked.out.with_name(f"{asked.out.stem}_{epsilon:g}_{affected:g}.npz"), **kept)
+
+
+if __name__ == "__main__":
+    main()

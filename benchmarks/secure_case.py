@@ -121,7 +121,7 @@ def sealed(kind: str, dim: int, clients: int, turns: int) -> dict[str, Any]:
         "modulus_bits": parameters.modulus_bits,
         "degree": parameters.degree,
         "fields": getattr(layout, "fields", 1),
-        "width": getattr(layout, "width", None),
+        "base": getattr(layout, "base", None),
         "error_of_the_sum": off,
         "step": layout.grid.step if kind == "bfv" else None,
     }

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedsynth.errors import Incompatible
 from fedsynth.rng import Rng
-from fedsynth.transport.he_packing import MENU, PAPER, Approximate, Grid, Packed
+from fedsynth.transport.he_packing import MENU, PAPER, Approximate, Grid, Packed, _slot
 from fedsynth.transport.he_scheme import Parameters
 
 COHORTS = st.integers(1, 5000)
@@ -16,10 +16,27 @@ REACHES = st.floats(1e-6, 1e6)
 @given(clients=COHORTS, reach=REACHES, secret=st.booleans())
 def test_the_largest_messages_of_all_clients_cannot_overflow(clients, reach, secret):
     layout = Packed.planned(10, clients, reach=reach, secret=secret)
-    assert clients * layout.grid.levels < 2**layout.width
-    assert layout.fields * layout.width < layout.parameters.plain_bits
-    assert 2 ** (layout.fields * layout.width) < layout.parameters.plain_modulus
+    assert clients * layout.grid.levels < layout.base
+    assert layout.base**layout.fields <= layout.parameters.plain_modulus
     assert clients <= layout.parameters.noise_room(secret)
+
+
+@pytest.mark.parametrize("bits", range(17, 61))
+def test_a_slot_holds_what_layouts_count_on(bits):
+    assert _slot(Parameters("bfv", 4096, (36, 36, 37), bits)) <= Parameters(
+        "bfv", 4096, (36, 36, 37), bits
+    ).plain_modulus  # fmt: skip
+
+
+@given(clients=COHORTS, secret=st.booleans())
+def test_bits_that_are_not_sent_leave_room_for_the_noise_of_all_clients(clients, secret):
+    layout = Packed.planned(10, clients, reach=1.0, secret=secret)
+    chosen = layout.parameters
+    noise = clients * chosen.noise(secret) + (2 ** (layout.dropped - 1) if layout.dropped else 0)
+    modulus = 1
+    for prime in chosen.primes:
+        modulus *= prime
+    assert 2 * noise * chosen.plain_modulus < modulus
 
 
 @given(clients=COHORTS, reach=REACHES)
@@ -32,19 +49,19 @@ def test_a_layout_has_the_bits_that_were_asked_for(clients, reach):
 def test_one_client_too_many_is_refused_with_numbers():
     parameters = Parameters("bfv", 4096, (54, 55), 41)
     grid = Grid.real(1.0, levels=2**20 // 16 - 1)
-    Packed(parameters, 10, 16, 2, 20, grid)
+    Packed(parameters, 10, 16, 2, 2**20, grid)
     with pytest.raises(Incompatible, match=r"17 clients with integers up to 65534 sum to 1114078.*1048575"):
-        Packed(parameters, 10, 17, 2, 20, grid)
+        Packed(parameters, 10, 17, 2, 2**20, grid)
 
 
 def test_fields_that_do_not_fit_a_slot_are_refused():
-    with pytest.raises(Incompatible, match="3 fields of 20 bits need 60 bits, but a slot holds 40"):
-        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 4, 3, 20, Grid(1.0, 100))
+    with pytest.raises(Incompatible, match="3 fields below 1048576 need 1152921504606846976 values"):
+        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 4, 3, 2**20, Grid(1.0, 100))
 
 
 def test_more_clients_than_noise_has_room_for_are_refused():
     with pytest.raises(Incompatible, match="191 clients: the noise .* after 190 sums"):
-        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 191, 2, 20, Grid(1.0, 100))
+        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 191, 2, 2**20, Grid(1.0, 100))
 
 
 def test_what_no_layout_can_hold_is_refused():
@@ -52,14 +69,18 @@ def test_what_no_layout_can_hold_is_refused():
         Packed.planned(10, 1_000_000, ring_bits=31, secret=False)
 
 
-@pytest.mark.parametrize(("clients", "times"), [(4, 1.0), (10, 1.0), (100, 1.05), (1000, 1.5), (10_000, 2.0)])
-def test_sealed_vectors_are_at_most_twice_the_plain_bytes(clients, times):
+@pytest.mark.parametrize(
+    ("clients", "up", "down"), [(4, 0.7, 1.4), (10, 0.75, 1.4), (100, 0.95, 1.7), (1000, 1.1, 2.0)]
+)
+def test_sealed_vectors_and_sums_are_at_most_twice_the_plain_bytes(clients, up, down):
     layout = Packed.planned(421_696, clients, reach=8.0)
-    assert layout.bytes_for(secret=True) <= times * 4 * 421_696
+    assert layout.bytes_for(secret=True) <= up * 4 * 421_696
+    assert layout.bytes_down <= down * 4 * 421_696
 
 
 def test_keys_that_exist_decide_the_layout():
-    parameters = Parameters("bfv", *MENU[2], 55)
+    assert (4096, (36, 36, 37)) in MENU
+    parameters = Parameters("bfv", 4096, (36, 36, 37), 55)
     layout = Packed.planned(10, 3000, reach=1.0, fixed=parameters)
     assert layout.parameters == parameters
     with pytest.raises(Incompatible, match="keys made for so many"):

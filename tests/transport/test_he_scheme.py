@@ -23,7 +23,7 @@ def test_sums_open_exactly_whoever_sealed_them(keys):
     total = ciphertext(SMALL, keys.seal(values[0]))
     add(SMALL, total, ciphertext(SMALL, keys.shared.seal(values[1])))
     add(SMALL, total, ciphertext(SMALL, keys.seal(values[2])))
-    assert (keys.open(ciphertext(SMALL, saved(total))) == values.sum(0)).all()
+    assert (keys.open(ciphertext(SMALL, saved(SMALL, total))) == values.sum(0)).all()
 
 
 def test_two_seals_of_the_same_numbers_differ(keys):
@@ -86,8 +86,39 @@ def test_damaged_bytes_are_refused_with_a_reason(keys):
         broken = bytearray(sealed)
         broken[rng.integers(16)] ^= 1 << int(rng.integers(8))
         cut = bytes(broken)[: rng.integers(len(broken))]
-        with pytest.raises(BadInput, match="no ciphertext of"):
+        with pytest.raises(BadInput, match="ciphertext"):
             ciphertext(SMALL, cut)
+
+
+def test_changed_bytes_are_refused_or_stay_a_ciphertext_of_these_parameters(keys):
+    sealed, rng = keys.shared.seal(np.arange(4096)), np.random.default_rng(3)
+    refused = 0
+    for _ in range(80):
+        broken = bytearray(sealed)
+        broken[rng.integers(99)] ^= 1 << int(
+            rng.integers(8)
+        )  # before the coefficients: parameters, form, sizes
+        try:
+            assert ciphertext(SMALL, bytes(broken)).size() == 2
+        except BadInput:
+            refused += 1
+    assert refused > 40
+
+
+@pytest.mark.parametrize(("modulus", "plain", "clients"), [((54, 55), 41, 190), ((34, 34, 41), 52, 1000)])
+def test_a_sum_without_its_lowest_bits_opens_exactly_and_is_added_to_nothing(modulus, plain, clients):
+    chosen = Parameters("bfv", 4096, modulus, plain)
+    held, values = Keys.fresh(chosen), np.full(4096, (2**plain - 2 ** (plain - 6)) // clients)
+    total = ciphertext(chosen, held.seal(values))
+    for _ in range(clients - 1):
+        add(chosen, total, ciphertext(chosen, held.seal(values)))
+    dropped = chosen.droppable(clients, secret=True)
+    assert dropped >= 3
+    short = saved(chosen, total, dropped)
+    assert len(short) == chosen.sealed_bytes(False, dropped) < len(saved(chosen, total))
+    assert (held.open(ciphertext(chosen, short, final=True)) == clients * values).all()
+    with pytest.raises(BadInput, match="cannot be added"):
+        ciphertext(chosen, short)
 
 
 def test_a_ciphertext_of_other_parameters_is_refused(keys):

@@ -67,7 +67,7 @@ class SealingSite:
     def unseal(self, sealed: bytes) -> dict[str, Tensor]:
         """The shared parts in the sealed average that this site was sent."""
         total = self._transport.zero(self.algorithm.wire)
-        self._transport.add(total, sealed)
+        total.add(sealed, self._transport.key.fingerprint, final=True)
         if total.count < self.minimum:
             raise BadInput(
                 f"the sealed average is over {total.count} clients; this site opens those over {self.minimum} or more"

@@ -54,12 +54,14 @@ class SealedSum:
         self.count = 0
         self.ciphertexts: list[Any] = []
 
-    def add(self, sealed: bytes, fingerprint: bytes, clients: int | None = None) -> None:
+    def add(self, sealed: bytes, fingerprint: bytes, clients: int | None = None, final: bool = False) -> None:
         """Add a message or another sum; one that is damaged, foreign or one client too many is refused whole.
 
-        Where it is known of how many `clients` it must be, another number is refused too.
+        Where it is known of how many `clients` it must be, another number is refused too. A sum that was sent out to be
+        opened is taken only where it is `final`.
         """
         count, pieces = _parsed(sealed, self.layout, fingerprint)
+        final = final and not self.count
         if clients is not None and count != clients:
             raise BadInput(f"a sealed sum claims {count} clients; {clients} were asked for")
         if self.count + count > self.layout.clients:
@@ -68,7 +70,9 @@ class SealedSum:
                 "make keys for more with fedsynth keys create --clients"
             )
         parameters = self.layout.parameters
-        arrived = [ciphertext(parameters, piece) for piece in pieces]  # all are read before any is added
+        arrived = [
+            ciphertext(parameters, piece, final) for piece in pieces
+        ]  # all are read before any is added
         for place, one in enumerate(arrived):
             if self.count:
                 add(parameters, self.ciphertexts[place], one)
@@ -77,8 +81,10 @@ class SealedSum:
         self.count += count
 
     def to_bytes(self, fingerprint: bytes) -> bytes:
-        """The sum as a message."""
-        return _joined(self.layout, fingerprint, self.count, [saved(one) for one in self.ciphertexts])
+        """The sum as a message to those who open it."""
+        parameters, dropped = self.layout.parameters, self.layout.dropped
+        pieces = [saved(parameters, one, dropped) for one in self.ciphertexts]
+        return _joined(self.layout, fingerprint, self.count, pieces)
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,7 @@ class Homomorphic:
         layout = self.laid_out
         if isinstance(total, bytes):
             sealed, total = total, SealedSum(layout)
-            total.add(sealed, self.key.fingerprint)
+            total.add(sealed, self.key.fingerprint, final=True)
         if self.parties and total.count < self.parties.threshold:
             raise NotPrivate(
                 f"{total.count} messages in the sum: the noise is shared out over at least {self.parties.threshold}; "

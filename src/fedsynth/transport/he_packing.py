@@ -22,12 +22,15 @@ from fedsynth.errors import Incompatible
 from fedsynth.rng import Rng, expand_uniform
 from fedsynth.transport.he_scheme import Parameters
 
-# Degree and modulus of BFV, all with 128-bit security; the first is the shortest a number, the last holds most bits.
-MENU = ((4096, (54, 55)), (4096, (60, 49)), (4096, (36, 36, 37)))
+# Degree and modulus of BFV, all with 128-bit security: one prime of data or two, the last prime is SEAL's own.
+MENU = tuple(
+    [(4096, (bits, min(60, 109 - bits))) for bits in range(40, 61)]
+    + [(4096, (bits, bits, 109 - 2 * bits)) for bits in range(31, 37)]
+)
 PAPER = Parameters("ckks", 8192, (60, 40, 60), 40)  # as in PP-FedGAN
 _MOST_FIELDS = 3
 _MOST_PLAIN = 60
-_MOST_WIDTH = 48  # bits of a sum, so that float64 holds it exactly
+_MOST_SUM = 2**48  # of a field, so that float64 holds it exactly
 
 
 class Layout(Protocol):
@@ -54,8 +57,22 @@ class Layout(Protocol):
         ...
 
     @property
+    def dropped(self) -> int:
+        """How many lowest bits of a sum need not be sent."""
+        ...
+
+    @property
     def digest(self) -> bytes:
         """A name for it; parties with another one cannot add up."""
+        ...
+
+    def bytes_for(self, secret: bool) -> int:
+        """How long a sealed vector is, by the secret or the public key."""
+        ...
+
+    @property
+    def bytes_down(self) -> int:
+        """How long a sealed sum is when it is sent out."""
         ...
 
     def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
@@ -97,7 +114,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Packed:
-    """Integers in BFV slots: `fields` of `width` bits each, for sums over at most `clients` clients.
+    """Integers in BFV slots: `fields` digits below `base` each, for sums over at most `clients` clients.
 
     >>> layout = Packed.planned(dim=100_000, clients=10, reach=1.0)
     >>> layout.fields, layout.width, round(layout.bytes_for(secret=True) / 400_000, 1)
@@ -108,21 +125,21 @@ class Packed:
     dim: int
     clients: int
     fields: int
-    width: int
+    base: int
     grid: Grid
     secret: bool = True  # whether clients seal with the secret key; noise is far smaller then
 
     def __post_init__(self) -> None:
-        if self.clients * self.grid.levels >= 2**self.width:
+        if self.clients * self.grid.levels >= self.base:
             raise Incompatible(
                 f"{self.clients} clients with integers up to {self.grid.levels} sum to "
-                f"{self.clients * self.grid.levels}, but a field of {self.width} bits ends at {2**self.width - 1}; "
+                f"{self.clients * self.grid.levels}, but a field ends at {self.base - 1}; "
                 "allow fewer clients, a smaller reach or fewer bits"
             )
-        if self.fields * self.width > self.parameters.plain_bits - 1:
+        if self.base**self.fields > _slot(self.parameters):
             raise Incompatible(
-                f"{self.fields} fields of {self.width} bits need {self.fields * self.width} bits, but a slot holds "
-                f"{self.parameters.plain_bits - 1}; use fewer or narrower fields"
+                f"{self.fields} fields below {self.base} need {self.base**self.fields} values, but a slot holds "
+                f"{_slot(self.parameters)}; use fewer or narrower fields"
             )
         room = self.parameters.noise_room(self.secret)
         if self.clients > room:
@@ -160,9 +177,9 @@ class Packed:
                 f"{fixed.to_text() if fixed else 'BFV with degree 4096'} has room for their sum; use fewer bits, fewer "
                 "clients a round, or keys made for so many (fedsynth keys create --clients)"
             )
-        shortest = min(layout.bytes_for(secret) for layout in found)
-        near = [layout for layout in found if layout.bytes_for(secret) <= 1.05 * shortest]
-        return min(near, key=lambda layout: (layout.grid.step, layout.bytes_for(secret)))
+        shortest = min(layout.traffic for layout in found)
+        near = [layout for layout in found if layout.traffic <= 1.02 * shortest]
+        return min(near, key=lambda layout: (layout.grid.step, layout.traffic))
 
     @classmethod
     def _fit(
@@ -176,26 +193,41 @@ class Packed:
         needed: int,
         secret: bool,
     ) -> Packed | None:
-        width = min(_MOST_WIDTH, (parameters.plain_bits - 1) // fields)
-        levels = (2**width - 1) // clients
+        base = min(_MOST_SUM, _root(_slot(parameters), fields))
+        levels = (base - 1) // clients
         if levels + 1 < 2**needed:
             return None
         grid = Grid(1.0, 0, ring_bits) if ring_bits else Grid.real(reach, levels)
-        return cls(parameters, dim, clients, fields, width, grid, secret)
+        return cls(parameters, dim, clients, fields, base, grid, secret)
 
     @property
     def ciphertexts(self) -> int:
         """How many ciphertexts a vector needs."""
         return -(-self.dim // (self.fields * self.parameters.slots))
 
+    @cached_property
+    def dropped(self) -> int:
+        """How many lowest bits of a sum need not be sent."""
+        return self.parameters.droppable(self.clients, self.secret)
+
     def bytes_for(self, secret: bool) -> int:
-        """About how long a sealed vector is."""
+        """How long a sealed vector is, but for a short head."""
         return self.ciphertexts * self.parameters.sealed_bytes(secret)
+
+    @property
+    def bytes_down(self) -> int:
+        """How long a sealed sum is when it is sent out, but for a short head."""
+        return self.ciphertexts * self.parameters.sealed_bytes(False, self.dropped)
+
+    @property
+    def traffic(self) -> int:
+        """What a client sends and receives."""
+        return self.bytes_for(self.secret) + self.bytes_down
 
     @cached_property
     def digest(self) -> bytes:
         """A name for all that parties must agree on."""
-        agreed = (self.dim, self.clients, self.fields, self.width, self.grid)
+        agreed = (self.dim, self.clients, self.fields, self.base, self.grid)
         return hashlib.sha256(f"{self.parameters.to_text()} {agreed}".encode()).digest()[:16]
 
     def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
@@ -221,18 +253,35 @@ class Packed:
         blocks = padded.reshape(self.ciphertexts, self.fields, self.parameters.slots)
         packed = blocks[:, 0].copy()
         for place in range(1, self.fields):
-            packed |= blocks[:, place] << np.int64(place * self.width)
+            packed += blocks[:, place] * np.int64(self.base**place)
         return packed
 
     def numbers(self, slots: np.ndarray, count: int) -> Tensor:
         """The sum of `count` messages, exactly."""
-        packed = slots.astype(np.int64)
-        mask = np.int64(2**self.width - 1)
-        fields = [(packed >> np.int64(place * self.width)) & mask for place in range(self.fields)]
+        packed, fields = slots.astype(np.int64), []
+        for _ in range(self.fields):
+            packed, digit = np.divmod(packed, np.int64(self.base))
+            fields.append(digit)
         integers = np.stack(fields, axis=1).reshape(-1)[: self.dim]
         if self.grid.bits:
             return torch.from_numpy(integers % 2**self.grid.bits)
         return torch.from_numpy((integers - count * self.grid.most) * self.grid.step)
+
+
+def _slot(parameters: Parameters) -> int:
+    """Values that a slot has at least: the largest prime of its size that fits, among large ones, is near the end."""
+    bits = parameters.plain_bits
+    return 2**bits - 2 ** (bits - 7) if bits >= 28 else 2 ** (bits - 1)
+
+
+def _root(number: int, degree: int) -> int:
+    """The largest whole number whose power is no larger.
+
+    >>> _root(1000, 3), _root(999, 3)
+    (10, 9)
+    """
+    found = round(number ** (1 / degree))
+    return next(root for root in range(found + 1, 0, -1) if root**degree <= number)
 
 
 def _choices(clients: int, secret: bool, fixed: Parameters | None) -> Sequence[Parameters]:
@@ -278,6 +327,20 @@ class Approximate:
     def ciphertexts(self) -> int:
         """How many ciphertexts a vector needs."""
         return -(-self.dim // self.parameters.slots)
+
+    @property
+    def dropped(self) -> int:
+        """None: what a slot opens to would change."""
+        return 0
+
+    def bytes_for(self, secret: bool) -> int:
+        """How long a sealed vector is, but for a short head."""
+        return self.ciphertexts * self.parameters.sealed_bytes(secret)
+
+    @property
+    def bytes_down(self) -> int:
+        """How long a sealed sum is when it is sent out, but for a short head."""
+        return self.ciphertexts * self.parameters.sealed_bytes(False)
 
     @cached_property
     def digest(self) -> bytes:

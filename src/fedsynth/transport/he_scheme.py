@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from fedsynth.errors import BadInput
+from fedsynth.transport.he_wire import compact, compact_size, restored
 
 # SEAL draws errors from a centered binomial distribution of 42 bits; encoding rounds by at most a half.
 _SECRET_NOISE = 21.5
@@ -80,10 +81,16 @@ class Parameters:
         """Numbers in one ciphertext."""
         return self.degree if self.scheme == "bfv" else self.degree // 2
 
-    def sealed_bytes(self, secret: bool) -> int:
-        """About how long a ciphertext is: one polynomial and a seed, or two; of 64-bit words only zeros are saved."""
-        word_bytes = sum(min(8.0, math.ceil(bits / 8) + 0.6) for bits in self.modulus_bits[:-1])
-        return int(self.degree * word_bytes * (1 if secret else 2))
+    def sealed_bytes(self, secret: bool, dropped: int = 0) -> int:
+        """How long a ciphertext is: one polynomial and a seed, or two, the first without its `dropped` lowest bits."""
+        sized = [2 ** (bits - 1) for bits in self.modulus_bits[:-1]]
+        return compact_size(sized, self.degree, secret, dropped)
+
+    @cached_property
+    def primes(self) -> tuple[int, ...]:
+        """The primes whose product is the modulus of what is sent."""
+        made = _seal().CoeffModulus.Create(self.degree, list(self.modulus_bits))
+        return tuple(int(prime.value()) for prime in made[:-1])
 
     def noise(self, secret: bool) -> float:
         """The most that one fresh ciphertext's noise can be, in the units of the modulus, whatever was drawn.
@@ -93,9 +100,22 @@ class Parameters:
         """
         return _SECRET_NOISE if secret else _SECRET_NOISE + (1 + self.degree) / 2
 
+    @property
+    def noise_limit(self) -> float:
+        """The noise below which a sum opens to the message (BFV)."""
+        return 2.0 ** (self.data_bits - self.plain_bits - 1) / (1 + 2.0**-10)
+
     def noise_room(self, secret: bool) -> int:
         """How many fresh ciphertexts add up before noise can reach the message, in the worst case (BFV)."""
-        return int(2.0 ** (self.data_bits - self.plain_bits - 1) / (self.noise(secret) * (1 + 2.0**-10)))
+        return int(self.noise_limit / self.noise(secret))
+
+    def droppable(self, clients: int, secret: bool) -> int:
+        """How many lowest bits of a sum's first polynomial may be left away: together they stay in the noise's room.
+
+        Leaving k bits away and guessing the middle is off by at most 2^(k-1).
+        """
+        left = self.noise_limit - clients * self.noise(secret)
+        return max(0, min(int(math.log2(left)) + 1 if left >= 1 else 0, self.modulus_bits[0] - 1))
 
     def error(self, secret: bool) -> float:
         """The most that a slot of one fresh ciphertext can be off, in the worst case (CKKS)."""
@@ -181,10 +201,10 @@ class Keys:
         else:
             chosen.encoder.encode(slots.tolist(), 2.0**chosen.plain_bits, plain)
         if self.secret is not None:
-            return _saved(self._encryptor.encrypt_symmetric(plain))
+            return _packed(chosen, self._encryptor.encrypt_symmetric(plain))
         sealed = seal.Ciphertext()
         self._encryptor.encrypt(plain, sealed)
-        return _saved(sealed)
+        return _packed(chosen, sealed)
 
     def open(self, ciphertext: Any) -> np.ndarray:
         """The numbers in a ciphertext; only with the secret key."""
@@ -215,11 +235,17 @@ class Keys:
         return _key(_seal().SecretKey(), self.parameters, self.secret)
 
 
-def ciphertext(parameters: Parameters, data: bytes | memoryview) -> Any:
-    """The ciphertext in these bytes, if it is a fresh or summed one of just these parameters."""
+def ciphertext(parameters: Parameters, data: bytes | memoryview, final: bool = False) -> Any:
+    """The ciphertext in these bytes, if it is a fresh or summed one of just these parameters.
+
+    A sum whose lowest bits were left away is `final`: it opens, but there may be no room to add anything to it.
+    """
     made = _seal().Ciphertext()
+    whole, dropped = restored(data, parameters.primes, parameters.degree)
+    if dropped and not final:
+        raise BadInput("a sum that was sent out to be opened cannot be added to another")
     try:
-        with _lent(data) as path:
+        with _lent(whole) as path:
             made.load(parameters.context, path)
     except (RuntimeError, ValueError) as error:
         raise BadInput(f"{len(data)} bytes are no ciphertext of {parameters.to_text()}: {error}") from None
@@ -243,9 +269,13 @@ def _adder(parameters: Parameters) -> Any:
     return _seal().Evaluator(parameters.context)
 
 
-def saved(total: Any) -> bytes:
-    """A summed ciphertext as bytes."""
-    return _saved(total)
+def saved(parameters: Parameters, total: Any, dropped: int = 0) -> bytes:
+    """A summed ciphertext as bytes; without its `dropped` lowest bits it is there to be opened, not to be added to."""
+    return _packed(parameters, total, dropped)
+
+
+def _packed(parameters: Parameters, value: Any, dropped: int = 0) -> bytes:
+    return compact(_saved(value), parameters.primes, parameters.degree, dropped)
 
 
 def secret_words(keys: Keys) -> bytes:

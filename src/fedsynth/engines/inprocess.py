@@ -16,7 +16,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.rng import Rng
 
 _CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 4 * 2**30}
-_ROUND_NUMBER = 32
+_ROUND_NUMBER, _FEW = 32, 16
 
 
 class InProcess:
@@ -75,8 +75,11 @@ class InProcess:
         return Arrival(ids, sent, state.version, bytes_up=sent.nbytes, bytes_down=down)
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:
-        """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort."""
-        if torch.device(self._device).type != "cuda" or len(ids) == 1:
+        """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort.
+
+        A few clients come in few sizes, and filling up would cost more than recording each.
+        """
+        if torch.device(self._device).type != "cuda" or len(ids) <= _FEW:
             return ids
         missing = -len(ids) % _ROUND_NUMBER
         return np.concatenate([ids, np.repeat(ids[:1], missing)])

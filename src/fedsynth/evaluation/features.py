@@ -105,7 +105,9 @@ class LeNet(nn.Module):
         return features, self.head(features)
 
 
-def lenet(images: Tensor, classes: Tensor, count: int, *, seed: int = 0) -> FeatureNetwork:
+def lenet(
+    images: Tensor, classes: Tensor, count: int, *, seed: int = 0, passes: int = _LENET_PASSES
+) -> FeatureNetwork:
     """A LeNet trained on real images; its features are of this data set alone.
 
     Feature spaces of other data sets, seeds or versions of torch are different ones: the hash of the weights
@@ -123,7 +125,7 @@ def lenet(images: Tensor, classes: Tensor, count: int, *, seed: int = 0) -> Feat
         lambda x: network(resized(x, _SIDE))[1],
         images[kept],
         classes[kept],
-        _LENET_PASSES,
+        passes,
         generator,
     )
     network.eval()

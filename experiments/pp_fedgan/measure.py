@@ -1,0 +1,260 @@
+"""PP-FedGAN's Figures 3 and 4 and Table 5, and how much sooner a buffer is good than rounds of all.
+
+    python experiments/pp_fedgan/measure.py quality mnist --systems published ours --noise 0.5 1 --out FILE
+    python experiments/pp_fedgan/measure.py time mnist --out FILE
+
+Ten clients hold all training images. Scores are of 10,000 synthetic images against the test split, in the features of a
+LeNet that is trained once on real training images (its hash stands in every result). The runs are seeded simulations;
+epsilon is what the client that was used most would have paid. `quality` systems:
+    published    PP-FedGAN's settings: 94 steps of the discriminator, then 94 of the generator, buffers of 5 clients
+    ours         pp_fedgan with the sides taking turns at every step, and faster steps
+    in turn      Priv-FedGAN's order: one client after another, otherwise as `ours`
+    pooled       DP-GAN: all rows in one place, batches ten times as large, otherwise as `ours`
+    moments      moment_vae, calibrated to the same epsilon
+`time` trains `ours` under stragglers, in rounds of all and with buffers, and scores each version at its simulated time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedsynth.data.clients import encode_clients, image_clients_from
+from fedsynth.data.datasets import fashion_mnist, mnist, svhn
+from fedsynth.engines.inprocess import InProcess
+from fedsynth.engines.speeds import Speeds
+from fedsynth.engines.virtual_clock import VirtualClock
+from fedsynth.evaluation.experiment import machine
+from fedsynth.evaluation.features import extract, lenet
+from fedsynth.evaluation.image_fidelity import frechet_distance, inception_score, kernel_distance
+from fedsynth.evaluation.image_utility import image_performance
+from fedsynth.federation.loop import learn_balance, run
+from fedsynth.federation.standing import Standing
+from fedsynth.privacy import account
+from fedsynth.recipes.budget import Target, each_round, fit_budget
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.rng import Rng
+
+CLIENTS, DELTA, PASSES, MADE = 10, 1e-4, 20, 10_000
+STEPS, BATCH = 94, 128  # of a client's use: two passes over 6,000 images
+DATA = {"mnist": mnist, "fashion_mnist": fashion_mnist, "svhn": svhn}
+PUBLISHED = {
+    "order": "buffered",
+    "buffer": 5,
+    "concurrency": 10,
+    "turns": 10,
+    "rounds": 20,
+    "alternations": 1,
+}
+OURS = {**PUBLISHED, "alternations": STEPS, "learning_rate": 0.0005, "generator_learning_rate": 0.0005}
+SYSTEMS = {
+    "published": ("pp_fedgan", PUBLISHED),
+    "ours": ("pp_fedgan", OURS),
+    "in turn": ("pp_fedgan", {**OURS, "order": "in turn", "rounds": 100}),
+    "pooled": ("dp_gan", {**OURS, "rounds": 20, "generator_batch": BATCH * CLIENTS}),
+}
+
+
+class Judge:
+    """A data set, its clients and its LeNet."""
+
+    def __init__(self, data: str, device: str, rows: int | None = None) -> None:
+        self.device = device
+        self.images, self.labels, self.schema = _square(*DATA[data]("train"), rows)
+        self.test, self.truth, _ = _square(*DATA[data]("test"), rows)
+        self.classes = len(self.schema.classes)
+        passes = 4 if len(self.images) > 10_000 else 20
+        self.network = lenet(self.pixels(self.images), self.codes(self.labels), self.classes, passes=passes)
+        self.real = extract(self.network, self.pixels(self.test))
+        self.records = len(self.images) // CLIENTS
+        raw = image_clients_from(
+            self.images, self.labels, clients=CLIENTS, split="uniform", rng=Rng(0).at("split")
+        )
+        self.clients = encode_clients(raw, self.schema)
+
+    def pixels(self, images: np.ndarray) -> torch.Tensor:
+        """Bytes with the channel axis first."""
+        whole = torch.from_numpy(np.ascontiguousarray(images))
+        return whole[:, None] if whole.dim() == 3 else whole.permute(0, 3, 1, 2).contiguous()
+
+    def codes(self, labels: np.ndarray) -> torch.Tensor:
+        """Class numbers in the order of the schema."""
+        order = {name: code for code, name in enumerate(self.schema.classes)}
+        return torch.tensor([order[name] for name in labels])
+
+    def drawn(self, algorithm, state, count=MADE):
+        """Synthetic images, the classes in turn."""
+        labels = torch.arange(count) % self.classes
+        params = {
+            part: algorithm.layouts[part].split(state.parts[part]) for part in algorithm.model.generative
+        }
+        with torch.no_grad():
+            made = algorithm.model.sample(params, labels, Rng(2))
+        return (made.clamp(0, 1) * 255).round().to(torch.uint8), labels
+
+    def likeness(self, made: torch.Tensor) -> dict[str, float]:
+        """IS, FID and KID."""
+        found = extract(self.network, made)
+        return {
+            "fid": frechet_distance(self.real.values, found.values),
+            "kid": kernel_distance(self.real.values, found.values)[0],
+            "is": inception_score(found.chances)[0],
+        }
+
+    def accuracy(self, made: torch.Tensor, labels: torch.Tensor) -> float:
+        """Of a CNN that learns from the synthetic images alone, on the test split."""
+        learn = made.to(self.device), labels.to(self.device)
+        judge = self.pixels(self.test).to(self.device), self.codes(self.truth).to(self.device)
+        return image_performance(learn, judge, self.classes, "cnn", 0, PASSES).accuracy
+
+    def built(self, system: str, noise: float | None, **changes):
+        """The algorithm of a system; records of smaller data sets make as many steps in smaller batches."""
+        name, settings = SYSTEMS[system]
+        recipe = recipe_named(name)
+        rate = min(1.0, BATCH / 6000) if self.records >= 6000 else 0.1
+        steps = STEPS if self.records >= 6000 else 20
+        shared = {"batch_rate": rate, "steps": steps, "usual_records": self.records}
+        shared |= {"records": len(self.images), "noise_multiplier": noise or 0.0}
+        if steps < STEPS and settings["alternations"] > 1:
+            shared["alternations"] = steps
+        asked = {**settings, **shared, **changes}
+        values = recipe.values({key: value for key, value in asked.items() if key in recipe.arguments()})
+        task = recipe.task(
+            self.schema, 1 if recipe.pooled else CLIENTS, private=noise is not None, transport="clear"
+        )
+        return replace(recipe.build(task, values), balance=None)
+
+    def trained(self, algorithm, seed: int, speeds: Speeds, seen=lambda *_: None):
+        """The last state, and how often the client used most was used."""
+        rng = Rng(seed)
+        held = self.clients if algorithm.schedule.clients > 1 else self.clients.pooled()
+        link = VirtualClock(InProcess(held, rng, device=self.device), speeds, rng)
+        start = algorithm.init(rng.at("init"))
+        start = learn_balance(algorithm, link, start, rng, lambda *_: None)
+        state = run(algorithm, link, start, rng, lambda *_: None, seen, algorithm.rounds, tell=print)
+        return state, most_used(algorithm, state)
+
+
+def most_used(algorithm, state) -> int:
+    """The uses of the client that was used most."""
+    schedule = algorithm.schedule
+    if schedule.buffered:
+        return int(Standing.from_tensors(state.standing, schedule.clients).uses.max())
+    return schedule.participations(state.version)
+
+
+def _square(images, labels, schema, rows):
+    """The first rows, cropped to the 28x28 that PP-FedGAN's layers are for."""
+    cut = (images.shape[1] - 28) // 2
+    kept = images[:rows, cut : cut + 28, cut : cut + 28]
+    return kept, labels[:rows], replace(schema, height=28, width=28)
+
+
+def spent(algorithm, uses: int) -> float | None:
+    """Epsilon of a client that was used so often."""
+    if not algorithm.charges():
+        return None
+    return account.epsilon(account.repeat(each_round(algorithm), uses), DELTA)
+
+
+def moments(judge: Judge, epsilon: float):
+    """moment_vae for each record, calibrated to this epsilon."""
+    recipe = recipe_named("moment_vae")
+    task = recipe.task(judge.schema, CLIENTS, unit="record", trust="local")
+    values = recipe.values({"usual_records": judge.records})
+    return fit_budget(recipe, task, values, Target(epsilon, DELTA))[0]
+
+
+def quality(judge: Judge, systems, noises, epsilons, seed: int, pictures: Path | None):
+    """Scores of each system at each noise, as lines."""
+    plan = [(system, noise, None) for system in systems if system != "moments" for noise in noises]
+    plan += [("moments", None, epsilon) for epsilon in epsilons if "moments" in systems]
+    for system, noise, epsilon in plan:
+        algorithm = moments(judge, epsilon) if system == "moments" else judge.built(system, noise)
+        began = time.perf_counter()
+        state, uses = judge.trained(algorithm, seed, Speeds(spread=0.2))
+        seconds = time.perf_counter() - began
+        made, labels = judge.drawn(algorithm, state)
+        if system != "moments":
+            epsilon = spent(algorithm, uses)
+        line = {"system": system, "noise": noise, "epsilon": epsilon, "uses": uses, "versions": state.version}
+        line |= {**judge.likeness(made), "cnn": judge.accuracy(made, labels), "seconds": round(seconds, 1)}
+        if pictures:
+            save_grid(
+                made, pictures / f"{system.replace(' ', '-')}-{noise if noise is not None else epsilon}.png"
+            )
+        print(json.dumps(line), flush=True)
+        yield line
+
+
+def save_grid(made: torch.Tensor, path: Path) -> None:
+    """Ten images of each class, a row a class; the classes come in turn."""
+    from matplotlib import image
+
+    grid = made[:100].reshape(10, 10, *made.shape[1:]).permute(1, 3, 0, 4, 2).reshape(280, 280, -1)
+    image.imsave(path, grid.numpy().squeeze() if grid.shape[2] == 1 else grid.numpy(), cmap="gray")
+
+
+def over_time(judge: Judge, noise: float | None, seed: int, speeds: Speeds):
+    """FID and IS of every version at its simulated time: rounds of all, and buffers."""
+    orders = {"together": {"order": "together", "rounds": 10}, "buffered": {"rounds": 40}}
+    for name, changes in orders.items():
+        algorithm = judge.built("ours", noise, **changes)
+        points = []
+
+        def seen(state, done, algorithm=algorithm, points=points):
+            made, _ = judge.drawn(algorithm, state, 2000)
+            uses = most_used(algorithm, state)
+            points.append({"at_s": done.simulated_s, "uses": uses, **judge.likeness(made)})
+            print(json.dumps(points[-1]), flush=True)
+
+        state, uses = judge.trained(algorithm, seed, speeds, seen)
+        made, labels = judge.drawn(algorithm, state)
+        yield {
+            "order": name, "noise": noise, "epsilon": spent(algorithm, uses), "points": points,
+            "cnn": judge.accuracy(made, labels), **judge.likeness(made),
+        }  # fmt: skip
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("quality", "time"))
+    parser.add_argument("data", choices=tuple(DATA))
+    parser.add_argument("--systems", nargs="+", default=["published", "ours"])
+    parser.add_argument("--noise", nargs="*", type=float, default=[0.5, 0.7, 1.0])
+    parser.add_argument("--epsilon", nargs="*", type=float, default=[])
+    parser.add_argument("--no-privacy", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--pictures", type=Path)
+    asked = parser.parse_args()
+    judge = Judge(asked.data, asked.device, asked.rows)
+    result = {
+        "what": asked.what, "data": asked.data, "train_rows": len(judge.images), "test_rows": len(judge.test),
+        "delta": DELTA, "seed": asked.seed, "network": judge.network.setting(), "machine": machine(asked.device),
+        "lines": [],
+    }  # fmt: skip
+    if asked.what == "quality":
+        noises = [None] if asked.no_privacy else asked.noise
+        lines = quality(judge, asked.systems, noises, asked.epsilon, asked.seed, asked.pictures)
+    else:
+        speeds = Speeds(spread=0.3, stragglers=0.2, factor=10.0)
+        lines = over_time(judge, None if asked.no_privacy else asked.noise[0], asked.seed, speeds)
+    for line in lines:
+        result["lines"].append(line)
+        asked.out.write_text(json.dumps(result, indent=1) + "\n")  # a run that is stopped keeps what it has
+
+
+if __name__ == "__main__":
+    main()

@@ -33,23 +33,21 @@ def with_bug(users, share, seed):
     ]
 
 
-def cut(users, length):
-    """Sentences cut into pieces of at most `length` tokens."""
-    return [
-        [tokens[at : at + length] for tokens in sentences for at in range(0, len(tokens), length)]
-        for sentences in users
-    ]
+def beginnings(users, length):
+    """The first `length` tokens of each sentence."""
+    return [[tokens[:length] for tokens in sentences] for sentences in users]
 
 
 def encode_words(pieces, schema):
     """Tokens as symbols of the vocabulary: one that was made of two is not in it."""
     encoding = TextEncoding(schema)
     numbers = {word: place + 3 for place, word in enumerate(encoding.words)}
-    rows = torch.zeros(len(pieces), encoding.length + 1, dtype=torch.int32)
+    rows = np.zeros((len(pieces), encoding.length + 1), dtype=np.int32)
     rows[:, 0] = START
-    for row, tokens in zip(rows, pieces, strict=True):
-        row[1 : len(tokens) + 1] = torch.tensor([numbers.get(token, UNKNOWN) for token in tokens])
-    return rows
+    sizes = np.array([len(tokens) for tokens in pieces])
+    symbols = [numbers.get(token, UNKNOWN) for tokens in pieces for token in tokens]
+    rows[:, 1:][np.arange(encoding.length) < sizes[:, None]] = symbols
+    return torch.from_numpy(rows)
 
 
 def unknown_words(users, known):

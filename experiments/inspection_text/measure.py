@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from bug import cut, encode_words, sentences_by_user, unknown_words, with_bug
+from bug import beginnings, encode_words, sentences_by_user, unknown_words, with_bug
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "language"))
 from words import public_words
@@ -29,16 +29,9 @@ from training import clients_of, train
 
 HERE = Path(__file__).resolve().parent
 DELTA = 1e-5
-WORDS, LENGTH = 1000, 20  # of the word model
+WORDS, LENGTH = 1000, 8  # known words, and tokens of a sentence that the word model reads
 LISTED, LETTERS = 5000, 16  # known words and most bytes of an unknown one, for the model of letters
-WORD_SETTINGS = {
-    "rounds": 20,
-    "rate": 1.0,
-    "clip": 1.0,
-    "learning_rate": 1.0,
-    "most_batches": 2,
-    "momentum": 0.5,
-}
+WORD_SETTINGS = {"rounds": 40, "rate": 0.25, "clip": 1.0, "learning_rate": 5.0, "most_batches": 1}
 LETTER_SETTINGS = {
     "rounds": 40,
     "rate": 1.0,
@@ -58,7 +51,7 @@ class Texts:
         self.users = found[:users] if users else found
 
     def words(self, schema, share, seed):
-        rows = cut(with_bug(self.users, share, seed), LENGTH)
+        rows = beginnings(with_bug(self.users, share, seed), LENGTH)
         return clients_of(rows, lambda pieces: encode_words(pieces, schema))
 
     def letters(self, schema, known, share, seed):

@@ -6,6 +6,7 @@ import torch
 from fedsynth.data.clients import text_clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
+from fedsynth.federation.server import Momentum, ServerAdam
 from fedsynth.models.language import zipf_bias
 from fedsynth.models.model import total_size
 from fedsynth.recipes.registry import recipe_named
@@ -56,6 +57,11 @@ def test_words_start_from_their_ranks_and_bytes_evenly():
     biases = [a.layouts["model"].split(a.init(Rng(1)).parts["model"])["bias"] for a in (ranked, even)]
     assert torch.equal(biases[0], zipf_bias(7)) and not biases[1].any()
     assert algorithm(Schema(kind="text", vocabulary="bytes", length=4)).ready is None
+
+
+def test_the_server_steps_with_nesterov_momentum_or_adam():
+    assert algorithm().server == Momentum(0.9, 1.0, nesterov=True)
+    assert algorithm(server="adam").server == ServerAdam(1.0, 0.9)
 
 
 def test_sizes_of_the_paper_are_the_papers():

@@ -8,7 +8,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.server import Momentum
+from fedsynth.federation.server import Momentum, ServerRule
 from fedsynth.models.language import LanguageModel, ZipfStart
 from fedsynth.models.model import total_size
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
@@ -63,13 +63,20 @@ def dp_fedavg_lm(
         plan=(Phase("next symbol", {"model": local.build(task.kind)}, local.rule),),
         mechanism=client_mechanism(task, privacy, total_size(model, ["model"])),
         schedule=schedule_of(task, rounds),
-        server=Momentum(rounds.momentum, rounds.server_learning_rate, nesterov=True),
+        server=_server(rounds),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         report=privacy.report * privacy.clip,
         caveats=vocabulary_caveats(task.schema),
         ready=ZipfStart(model) if ranked else None,
     )
+
+
+def _server(rounds: Rounds) -> ServerRule:
+    """Nesterov momentum as in the papers, unless Adam is asked for."""
+    if rounds.server == "adam":
+        return rounds.build()
+    return Momentum(rounds.momentum, rounds.server_learning_rate, nesterov=True)
 
 
 def vocabulary_caveats(schema: Schema) -> tuple[str, ...]:

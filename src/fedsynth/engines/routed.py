@@ -61,6 +61,14 @@ class Routed:
         """The messages as they are: sites round."""
         return messages
 
+    def bytes_up(self, messages: Tensor) -> int:
+        """Nothing more than the link has counted."""
+        return messages.nbytes
+
+    def bytes_down(self, plain: int) -> int:
+        """Nothing more than the link has counted."""
+        return plain
+
     def zero(self, wire: Wire) -> None:
         """The link keeps the sum."""
 

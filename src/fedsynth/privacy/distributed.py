@@ -16,7 +16,7 @@ import torch
 from dp_accounting import DpEvent, PoissonSampledDpEvent
 from torch import Tensor
 
-from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.central import gaussian_event
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.draw import client_words
@@ -220,16 +220,14 @@ class DistributedGaussian:
     def cost(self, survivors: int) -> Release:
         """What a sum over this many parties costs: who survives beyond the threshold adds noise that was not needed.
 
+        With fewer than the threshold no transport opens the sum; it is priced as one of the threshold.
+
         >>> all_there = DistributedGaussian(Clip(1.0), 1.0, 100, Parties(4, 4), contributions=4)
         >>> all_there.cost(4).event
         GaussianDpEvent(noise_multiplier=1.0)
         """
-        if survivors < self.parties.threshold:
-            raise NotPrivate(
-                f"{survivors} parties in the sum: the noise is shared out over at least {self.parties.threshold}; "
-                "the round must not be opened"
-            )
-        more = math.sqrt((survivors - self.parties.colluders) / self.parties.honest)
+        enough = max(survivors, self.parties.threshold)
+        more = math.sqrt((enough - self.parties.colluders) / self.parties.honest)
         event: DpEvent = gaussian_event(self.noise_multiplier * more)
         if self.coin < 1:
             event = PoissonSampledDpEvent(self.coin, event)

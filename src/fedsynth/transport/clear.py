@@ -29,6 +29,14 @@ class Clear:
         """The messages as they are."""
         return messages
 
+    def bytes_up(self, messages: Tensor) -> int:
+        """The messages' own."""
+        return messages.nbytes
+
+    def bytes_down(self, plain: int) -> int:
+        """Just these."""
+        return plain
+
     def zero(self, wire: Wire) -> Tensor:
         """The empty sum."""
         return wire.zero()

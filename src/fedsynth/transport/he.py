@@ -174,6 +174,18 @@ class Homomorphic:
         pieces = [sealer.seal(slots) for slots in layout.slots(total, count)]
         return _joined(layout, self.key.fingerprint, count, pieces)
 
+    def bytes_up(self, messages: Tensor) -> int:
+        """As if each client sealed its own message, though a simulation seals the sum of a chunk."""
+        return len(messages) * (self.laid_out.bytes_for(self.blind) + self._framing)
+
+    def bytes_down(self, plain: int) -> int:
+        """The sealed average where the server is blind."""
+        return self.laid_out.bytes_down + self._framing if self.blind else plain
+
+    @property
+    def _framing(self) -> int:
+        return _HEAD.size + _LENGTH.size * self.laid_out.ciphertexts
+
     def zero(self, wire: Wire) -> SealedSum:
         """The empty sum."""
         return SealedSum(self.laid_out)

@@ -19,6 +19,7 @@ from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.privacy.mechanism import Wire
 from fedsynth.rng import Rng
 from fedsynth.transport.agreement import MOST_COMPLETE, Agreement, check_threshold
+from fedsynth.transport.bits import packed_size
 from fedsynth.transport.masking_client import Party, PartyRound
 from fedsynth.transport.masking_server import ServerRound
 from fedsynth.transport.primitives import Identity
@@ -100,6 +101,7 @@ class SecAgg:
     needs_cohort: bool = True
     carries: tuple[str, ...] = ("ring",)
     parties: Parties | None = None
+    bits: int = 32  # of a number on the way
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -121,7 +123,7 @@ class SecAgg:
             return self
         parties = cast(Ring, wire).parties or Parties(clients, clients)
         check_threshold(parties.count, parties.threshold, parties.colluders)
-        return replace(self, parties=parties)
+        return replace(self, parties=parties, bits=cast(Ring, wire).bits)
 
     @cached_property
     def cohort(self) -> Cohort:
@@ -139,6 +141,14 @@ class SecAgg:
     def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
         """The messages as they are: they are integers already."""
         return messages
+
+    def bytes_up(self, messages: Tensor) -> int:
+        """The packed vectors; keys, shares and signatures are counted by stage in benchmarks/results/secure.md."""
+        return len(messages) * packed_size(messages.shape[1], self.bits)
+
+    def bytes_down(self, plain: int) -> int:
+        """The broadcast, which is open."""
+        return plain
 
     def zero(self, wire: Wire) -> MaskedSum:
         """A new round, before anybody sent keys."""

@@ -49,6 +49,14 @@ class Transport(Protocol):
         """The client's half: messages [clients, ...] as they travel, rounded where only a grid can be added up."""
         ...
 
+    def bytes_up(self, messages: Tensor) -> int:
+        """What the clients of these messages [clients, ...] send, each its own."""
+        ...
+
+    def bytes_down(self, plain: int) -> int:
+        """What a client receives that would be sent so many bytes in the clear."""
+        ...
+
     def zero(self, wire: Wire) -> Total:
         """The empty sum."""
         ...

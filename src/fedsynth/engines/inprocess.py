@@ -71,8 +71,9 @@ class InProcess:
             messages, memory = job.client_round(state, memory, data, stacked, streams)
         self.store.write(ids - self._first, {name: value[:count] for name, value in memory.items()})
         sent = messages[:count]
-        down = count * sum(state.parts[part].nbytes for part in job.broadcast)
-        return Arrival(ids, sent, state.version, bytes_up=sent.nbytes, bytes_down=down)
+        plain, transport = sum(state.parts[part].nbytes for part in job.broadcast), job.transport
+        down = count * transport.bytes_down(plain) if plain else 0
+        return Arrival(ids, sent, state.version, bytes_up=transport.bytes_up(sent), bytes_down=down)
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:
         """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort.

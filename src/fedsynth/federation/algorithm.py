@@ -187,9 +187,13 @@ class Algorithm:
         objective = self.model.objectives[self.plan[0].objective]
         return objective.least, objective.bound
 
-    def charges(self) -> list[Charge]:
-        """Each release of one round, with the amplification that the schedule gives it; equal ones as one."""
-        sent = self.mechanism.release
+    def charges(self, arrived: int | None = None) -> list[Charge]:
+        """Each release of one round, with the amplification that the schedule gives it; equal ones as one.
+
+        Where all who `arrived` added noise, more of them than were needed make the round cost less.
+        """
+        cost = getattr(self.mechanism, "cost", None)
+        sent = self.mechanism.release if arrived is None or cost is None else cost(arrived)
         charges = [] if sent is None else [Charge(sent, self.schedule.amplify(sent))]
         spent: dict[Release, int] = {}
         for release in (phase.rule.release for phase in self.plan):

@@ -75,7 +75,7 @@ def run(
         if heard.standing is not None:
             state = replace(state, standing=heard.standing.to_tensors())
             hold(state)
-        pay(f"round {state.version + 1}", algorithm.charges(), heard.ids)
+        pay(f"round {state.version + 1}", algorithm.charges(heard.clients), heard.ids)
         opened = algorithm.transport.open(algorithm.wire, heard.total)
         after, loss = algorithm.server_round(state, opened, rng.at("server", state.version), heard.weight)
         diverged = _diverged(after)

@@ -43,6 +43,7 @@ from fedsynth.recipes.settings import (
     one_of,
     setting,
 )
+from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_balance, schedule_of
 from fedsynth.rng import Rng
@@ -126,12 +127,13 @@ def fed_vae(
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     private_encoder: PrivateEncoder = PrivateEncoder(),
+    sharing: Sharing = Sharing(),
 ) -> Algorithm:
-    """FedVAE: decoders are averaged, one a class or one for all, under client-level central or local DP."""
+    """FedVAE: decoders are averaged, one a class or one for all, under client-level DP."""
     model = architecture.build(task)
     homes = {part: Home.SHARED if part in model.generative else Home.CLIENT for part in model.parts}
     schedule = schedule_of(task, rounds)
-    return Algorithm(
+    algorithm = Algorithm(
         name="fed_vae",
         model=model,
         homes=homes,
@@ -140,11 +142,12 @@ def fed_vae(
         schedule=schedule,
         server=rounds.build(),
         rounds=rounds.rounds,
-        transport=transport_named(task.transport),
+        transport=transport_named("clear" if task.trust == "distributed" else task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
         balance=_balance(task, privacy, schedule, rounds.rounds, architecture.vaes == "separate"),
         report=privacy.report * privacy.clip,
     )
+    return shared_out(algorithm, task, sharing)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fedsynth.federation.server import Momentum, ServerRule
 from fedsynth.models.language import LanguageModel, ZipfStart
 from fedsynth.models.model import total_size
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
+from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_mechanism, schedule_of
 from fedsynth.training.plan import Phase
@@ -44,6 +45,7 @@ def dp_fedavg_lm(
     local: Local = Local(learning_rate=0.5, batch_size=16, most_batches=8),
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
+    sharing: Sharing = Sharing(),
 ) -> Algorithm:
     """DP federated language model (McMahan et al. 2018; Augenstein et al. 2020): Nesterov momentum on the noisy mean.
 
@@ -56,7 +58,7 @@ def dp_fedavg_lm(
     widths = SIZES[writer.size][encoding.by_bytes]
     model = LanguageModel(encoding.symbols, encoding.length, *widths, writer.temperature, writer.top)
     ranked = writer.start == "ranked" and not encoding.by_bytes
-    return Algorithm(
+    algorithm = Algorithm(
         name="dp_fedavg_lm",
         model=model,
         homes={"model": Home.SHARED},
@@ -65,11 +67,12 @@ def dp_fedavg_lm(
         schedule=schedule_of(task, rounds),
         server=_server(rounds),
         rounds=rounds.rounds,
-        transport=transport_named(task.transport),
+        transport=transport_named("clear" if task.trust == "distributed" else task.transport),
         report=privacy.report * privacy.clip,
         caveats=vocabulary_caveats(task.schema),
         ready=ZipfStart(model) if ranked else None,
     )
+    return shared_out(algorithm, task, sharing)
 
 
 def _server(rounds: Rounds) -> ServerRule:

@@ -169,11 +169,11 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),)),
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
         Recipe("site_vae", site_vae, (("record", "distributed"),)),
-        Recipe("fed_vae", fed_vae, CLIENT_LEVEL),
+        Recipe("fed_vae", fed_vae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("dp_fedavg_gan", dp_fedavg_gan, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("pp_fedgan", pp_fedgan, (("record", "local"),), transport="he"),
         Recipe("dp_gan", dp_gan, (("record", "central"),), pooled=True),
-        Recipe("dp_fedavg_lm", dp_fedavg_lm, CLIENT_LEVEL, kinds=("text",)),
+        Recipe("dp_fedavg_lm", dp_fedavg_lm, (*CLIENT_LEVEL, ("client", "distributed")), kinds=("text",)),
         Recipe("dp_fed_wae", dp_fed_wae, (("client", "local"),)),
     )
 }

@@ -19,7 +19,7 @@ from fedsynth.recipes.gan import dp_fedavg_gan
 from fedsynth.recipes.language import dp_fedavg_lm
 from fedsynth.recipes.moment_vae import moment_vae
 from fedsynth.recipes.pp_fedgan import dp_gan, pp_fedgan
-from fedsynth.recipes.record_distributed import site_vae
+from fedsynth.recipes.record_distributed import site_gan, site_vae
 from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_record, fvae_record
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.wae import dp_fed_wae
@@ -168,7 +168,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dpd_fvae_record", dpd_fvae_record, (("record", "local"),)),
         Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),)),
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
-        Recipe("site_vae", site_vae, (("record", "distributed"),)),
+        Recipe("site_vae", site_vae, (("record", "distributed"), ("client", "distributed"))),
+        Recipe("site_gan", site_gan, (("record", "distributed"), ("client", "distributed"))),
         Recipe("fed_vae", fed_vae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("dp_fedavg_gan", dp_fedavg_gan, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("pp_fedgan", pp_fedgan, (("record", "local"),), transport="he"),

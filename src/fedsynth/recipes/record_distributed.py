@@ -7,19 +7,22 @@ draws, clips and sums its records' gradients and adds its share of the noise, an
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fedsynth.federation.algorithm import Algorithm
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.server import ServerAdam
-from fedsynth.models.model import total_size
+from fedsynth.models.model import Model, total_size
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, Opening, adversaries
 from fedsynth.recipes.settings import Architecture, RecordPrivacy, check_ranges, setting
 from fedsynth.recipes.sharing import Sharing, most_drawn, shared_query
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, BOTH, autoencoder, balance_query
-from fedsynth.training.optimizer import SGD
+from fedsynth.training.optimizer import SGD, Adam
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import Epochs
 from fedsynth.training.summed import RecordSums
@@ -49,41 +52,90 @@ def site_vae(
 
     At each step every site draws its records by Poisson, clips each record's gradient, sums them and adds its share of
     discrete noise; the masked sum opens and the server takes one step of Adam. Nobody pools rows, nobody adds noise of
-    a whole site's size, and the server is not trusted.
+    a whole site's size, and the server is not trusted. With `unit=client` one draw and one clip is for all records of a
+    client, such as a patient that a site knows by a column.
     """
     model = autoencoder(task, architecture)
-    records = privacy.records or (task.public_records() if task.private else steps.batch_size)
-    rate = min(1.0, steps.batch_size / records)
+    plan = Phase("elbo", {part: SGD(0.0) for part in BOTH}, Epochs(1, 1))
+    return _summed("site_vae", task, model, ALL_SHARED, plan, steps, privacy, sharing)
+
+
+def site_gan(
+    task: Task,
+    networks: Adversaries = Adversaries(),
+    steps: Steps = Steps(learning_rate=0.001),
+    privacy: RecordPrivacy = RecordPrivacy(),
+    generation: Generation = Generation(),
+    sharing: Sharing = Sharing(),
+) -> Algorithm:
+    """A GAN over a few sites: the critic by DP-SGD for each record, the generator at the server.
+
+    Sites send masked sums of the critic's clipped record gradients, as in site_vae; the server steps the critic and
+    then trains the generator against it, which costs no more. The defaults are not tuned.
+    """
+    model = adversaries(task, networks, Opening(start_share=0.0))
+    homes = {part: Home.SHARED if part == CRITIC else Home.SERVER for part in model.parts}
+    if CRITIC not in homes:
+        raise Incompatible(
+            "classes=separate: site_gan sums the gradients of one critic; set classes=conditional"
+        )
+    plan = Phase("discriminate", {CRITIC: SGD(0.0)}, Epochs(1, 1))
+    painter = Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)
+    after = Phase("generate", {"generator": painter}, generation.rule(1))
+    return _summed("site_gan", task, model, homes, plan, steps, privacy, sharing, after)
+
+
+def _summed(
+    name: str,
+    task: Task,
+    model: Model,
+    homes: Mapping[str, Home],
+    plan: Phase,
+    steps: Steps,
+    privacy: RecordPrivacy,
+    sharing: Sharing,
+    after: Phase | None = None,
+) -> Algorithm:
+    """One step of the server's Adam a round, along the noisy sum of the clipped gradients of the plan's parts."""
+    shared = tuple(plan.parts)
+    units = task.clients
+    if task.unit == "record":
+        units = privacy.records or (task.public_records() if task.private else steps.batch_size)
+    rate = min(1.0, steps.batch_size / units)
     parties = sharing.parties(task.clients) if task.private else Parties(task.clients, task.clients)
-    size = total_size(model, BOTH)
+    size = total_size(model, shared)
     clip = Clip(privacy.clip, ((size, math.sqrt(1 - privacy.report**2)), (1, privacy.report)))
     mechanism = DistributedGaussian(
         clip,
         privacy.noise_multiplier if task.private else 0.0,
         size + 1,
         parties,
-        contributions=most_drawn(rate * records),
+        contributions=most_drawn(rate * units),
         bits=sharing.bits or 24,
         coin=rate,
         rotate=False,
-        unit="record",
+        unit=task.unit,
     )
     report = privacy.report * privacy.clip
     balance = balance_query(
-        task, "record", privacy.noise_multiplier, rate, steps.rounds, privacy.balance_share
+        task, task.unit, privacy.noise_multiplier, rate, steps.rounds, privacy.balance_share
     )
     transport = transport_named(task.transport if task.private else "secagg")
+    adjacency = (
+        "add-remove" if task.unit == "record" else "zero-out"
+    )  # that a client is there the server knows
     return Algorithm(
-        name="site_vae",
+        name=name,
         model=model,
-        homes=ALL_SHARED,
-        plan=(Phase("elbo", {part: SGD(0.0) for part in BOTH}, Epochs(1, 1)),),
+        homes=homes,
+        plan=(plan,),
+        after=after,
         mechanism=mechanism,
-        schedule=Everyone(task.clients, "poisson", units=records),
+        schedule=Everyone(task.clients, "poisson", adjacency, units=units),
         server=ServerAdam(steps.learning_rate, 0.9, 0.999, 1e-8),
         rounds=steps.rounds,
         transport=transport.fitted(mechanism.wire(size + 1), task.clients),
-        balance=None if balance is None else shared_query(balance, task, parties, records, "record"),
+        balance=None if balance is None else shared_query(balance, task, parties, units, task.unit),
         report=report,
-        sums=RecordSums("elbo", BOTH, mechanism, report),
+        sums=RecordSums(plan.objective, shared, mechanism, report),
     )

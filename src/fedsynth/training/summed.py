@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from fedsynth.data.clients import Padded
-from fedsynth.models.model import Batch, Model
+from fedsynth.models.model import Batch, Model, Objective
 from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.mechanism import State
 from fedsynth.rng import Rng, expand_normal
@@ -31,7 +31,8 @@ class RecordSums:
 
     The mechanism draws the records, each by its own coin, clips each record's downhill direction together with its
     loss, and rounds it; the site's share of the noise is added once. Every part that sees a record must be among
-    `parts`: the guarantee is for one record.
+    `parts`: the guarantee is for one record. Where the mechanism protects clients (patients of a site, by a column), a
+    contribution is that of all of a client's records, by their mean gradient.
     """
 
     objective: str
@@ -54,6 +55,12 @@ class RecordSums:
         length, device = mechanism.rotation.length, data.mask.device
         trained = {part: sent[part] for part in self.parts}
         fixed = {part: flat for part, flat in sent.items() if part not in self.parts}
+        if mechanism.unit == "client":
+            keys = rng.at("train").keys(ids, device)
+            drawn = expand_normal(keys, (data.mask.shape[1], *goal.noise))
+            batch = {"x": data.x, "y": data.y, "weight": data.mask.to(drawn.dtype)}
+            each = self._contributions(loss, trained, fixed, batch, drawn, goal)
+            return mechanism.privatize(each * data.mask.any(1)[:, None], state, rng.at("privatize"), ids)
         at_once = max(1, _AT_ONCE // mechanism.dim)
         totals = torch.zeros(len(ids), length, dtype=torch.float64, device=device)
         for place, site in enumerate(ids.tolist()):
@@ -65,8 +72,9 @@ class RecordSums:
             drawn = expand_normal(own.at("train").keys([site], device), (len(rows), *goal.noise))[0]
             for start in range(0, len(rows), at_once):
                 part = slice(start, start + at_once)
-                batch = {"x": x[part], "y": y[part]}
-                each = self._contributions(loss, trained, fixed, batch, drawn[part], goal.bound)
+                batch = {"x": x[part].unsqueeze(1), "y": y[part].unsqueeze(1)}
+                batch["weight"] = torch.ones_like(batch["y"], dtype=drawn.dtype)
+                each = self._contributions(loss, trained, fixed, batch, drawn[part].unsqueeze(1), goal)
                 streams = own.at("rows", start)
                 uniforms = partial(_uniforms, (len(each), length), device, streams)
                 owners = np.full(len(each), site)
@@ -74,14 +82,14 @@ class RecordSums:
         return mechanism.noised(totals, rng, ids)
 
     def _contributions(
-        self, loss: Loss, trained: Trained, fixed: Trained, batch: Batch, noise: Tensor, bound: float
+        self, loss: Loss, trained: Trained, fixed: Trained, batch: Batch, noise: Tensor, goal: Objective
     ) -> Tensor:
-        """Each record's direction downhill and its loss, [records, dim]."""
-        alone = {name: value.unsqueeze(1) for name, value in batch.items()}
-        alone["weight"] = torch.ones_like(alone["y"], dtype=noise.dtype)
+        """Each unit's direction downhill and its loss, [units, dim], from its rows in a batch [units, rows, ...]."""
         each = vmap(grad_and_value(loss), in_dims=(None, None, 0, 0))
-        gradients, losses = each(trained, fixed, alone, noise.unsqueeze(1))
-        reported = losses.clamp(0, bound) * (self.report / bound)
+        gradients, losses = each(trained, fixed, batch, noise)
+        reported = (losses.clamp(goal.least, goal.bound) - goal.least) * (
+            self.report / (goal.bound - goal.least)
+        )
         return torch.cat([*(-gradient for gradient in gradients.values()), reported[:, None]], dim=1)
 
 

@@ -83,6 +83,7 @@ class MomentGAN:
     painter: int = 32
     loss_name: LossName = "wasserstein"
     penalty: float = 10.0
+    anchor: float = 0.0
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -118,19 +119,26 @@ class MomentGAN:
         classes = self.start.classes
         if objective == "generate":
             label = drawn_labels(extra, classes)
-            return game.generate(score, self._paint(params, latent, label), label).mean()
+            drawn, change = self._draw(params, latent, label)
+            strayed = change.square().flatten(1).sum(1)
+            return (game.generate(score, bounded(drawn + change), label) + self.anchor * strayed).mean()
         label = one_hot(batch["y"], classes)
         fake = self._paint(params, latent, label)
         losses = game.discriminate(score, batch["x"], fake, label, uniform(extra))
         return weighted_mean(losses, batch["weight"])
 
-    def _paint(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
+    def _draw(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Pictures of the Gaussians, and what is to be added to them."""
         start, prior = self.start, params["prior"]
         label = label if start.classes else latent.new_ones(len(latent), 1)
         numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
         drawn = picture(numbers, start.channels, start.side)
-        change = call(self.parts["generator"], params["generator"], drawn, torch.cat([latent, label], -1))
-        return bounded(drawn + _GAIN * change)
+        given = torch.cat([latent, label], -1)
+        return drawn, _GAIN * call(self.parts["generator"], params["generator"], drawn, given)
+
+    def _paint(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
+        drawn, change = self._draw(params, latent, label)
+        return bounded(drawn + change)
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""

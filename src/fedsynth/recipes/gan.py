@@ -42,6 +42,7 @@ class Adversaries:
         16, "channels of the generator's first convolution, where it starts from moments", 4
     )
     game: str = setting("wasserstein", "wasserstein or logistic: the loss of both sides")
+    anchor: float = setting(0.0, "weight of the squared change of a picture that starts from moments", 0.0)
     penalty: float = setting(1.0, "weight of the gradient penalty of the wasserstein loss", 0.0)
 
     def __post_init__(self) -> None:
@@ -95,7 +96,7 @@ def _one(task: Task, settings: Adversaries, opening: Opening, classes: int) -> M
         return ImageGAN(*task.image, classes, settings.latent, settings.width, game, penalty)
     start = moments_of(task, opening, classes)
     patches = settings.critic == "patches"
-    return MomentGAN(start, settings.width, patches, settings.painter, game, penalty)
+    return MomentGAN(start, settings.width, patches, settings.painter, game, penalty, settings.anchor)
 
 
 def _of_rows(task: Task, settings: Adversaries, classes: int) -> TableGAN:

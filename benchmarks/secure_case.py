@@ -24,7 +24,7 @@ from fedsynth.transport.he import Homomorphic, SealedSum
 from fedsynth.transport.he_scheme import Keys
 
 KINDS = ("clear", "bfv", "ckks", "ckks-public")
-_MOST_ADDED = 5 * 10**8  # numbers that a server adds up here; beyond, fewer clients are added
+_MOST_ADDED = 4 * 10**7  # numbers that a server adds up here; beyond, fewer clients are added
 
 
 def peak_growth(work: Callable[[], Any]) -> tuple[float, float, Any]:
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, required=True)
     parser.add_argument("--clients", type=int, default=10)
     options = parser.parse_args()
-    turns = 5 if options.dim <= 10**6 else 2
+    turns = 3 if options.dim <= 10**6 else 1
     if options.kind == "clear":
         found = in_the_clear(options.dim, options.clients, turns)
     else:

@@ -29,6 +29,8 @@ def table(results: list[dict], classifier: str = "gradient boosting") -> str:
         return local(results)
     if results[0].get("layout") == "sites":
         return sites(results)
+    if results[0].get("layout") == "plain":
+        return plain(results)
     heads = [
         "rows to learn from",
         "protected",
@@ -43,6 +45,17 @@ def table(results: list[dict], classifier: str = "gradient boosting") -> str:
     lines.append(_majority(results[0], classifier))
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     return text + "\n\n" + _legend(results, classifier)
+
+
+def plain(results: list[dict]) -> str:
+    """Results that bring their own cells, by head; numbers have three digits behind the point."""
+    heads = list(results[0]["cells"])
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
+    for result in results:
+        told = result["cells"].values()
+        lines.append([f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in told])
+    notes = " ".join(dict.fromkeys(result["note"] for result in results if result.get("note")))
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + f"\n\n{notes}"
 
 
 SYSTEMS = ("pooled", "sites", "one helps", "local", "alone", "real")
@@ -265,15 +278,27 @@ def fill(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda _: f"{start}\n{content}\n{end}", text)
 
 
+def sources() -> list[tuple[str, Path]]:
+    """The name of each table and the folder of its results: `x/results` is x, `x/results_times` is x_times."""
+    folders = sorted(path.parent for path in (ROOT / "experiments").glob("*/README.md"))
+    held = [
+        found
+        for folder in folders
+        for found in (folder / "results", *sorted(folder.glob("results_*")))
+        if found.name == "results" or found.is_dir()
+    ]
+    return [(found.parent.name + found.name.removeprefix("results"), found) for found in held]
+
+
 def main() -> int:
     """Fill every marker; tell which files changed."""
-    for folder in sorted(path.parent for path in (ROOT / "experiments").glob("*/README.md")):
-        content = table(load(folder / "results"))
-        for page in (folder / "README.md", ROOT / "README.md"):
+    for name, found in sources():
+        content = table(load(found))
+        for page in (found.parent / "README.md", ROOT / "README.md"):
             before = page.read_text(encoding="utf-8")
-            if page.parent == ROOT and f"<!-- results:{folder.name} -->" not in before:
+            if page.parent == ROOT and f"<!-- results:{name} -->" not in before:
                 continue
-            after = fill(before, folder.name, content)
+            after = fill(before, name, content)
             page.write_text(after, encoding="utf-8")
             print(f"{page.relative_to(ROOT)}: {'as it was' if after == before else 'written'}")
     return 0

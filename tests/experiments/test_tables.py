@@ -69,13 +69,29 @@ def test_filling_twice_changes_nothing_more_and_leaves_the_rest_alone(tables):
 
 
 def test_the_tables_in_the_pages_are_those_of_the_results(tables):
-    for folder in (path.parent for path in (ROOT / "experiments").glob("*/README.md")):
-        expected = tables.table(tables.load(folder / "results"))
-        page = (folder / "README.md").read_text()
-        assert tables.fill(page, folder.name, expected) == page, "run make tables"
-        front = (ROOT / "README.md").read_text()
-        if f"results:{folder.name} " in front:
-            assert tables.fill(front, folder.name, expected) == front, "run make tables"
+    front = (ROOT / "README.md").read_text()
+    for name, found in tables.sources():
+        expected = tables.table(tables.load(found))
+        page = (found.parent / "README.md").read_text()
+        assert tables.fill(page, name, expected) == page, "run make tables"
+        if f"results:{name} " in front:
+            assert tables.fill(front, name, expected) == front, "run make tables"
+
+
+def test_results_may_bring_their_own_cells(tables):
+    rows = [
+        {"order": place, "layout": "plain", "cells": {"what": what, "seconds": value}, "note": "On 2 cores."}
+        for place, (what, value) in enumerate((("client", 0.25), ("server", 0.0041)))
+    ]
+    lines = tables.table(rows).splitlines()
+    assert lines == [
+        "| what | seconds |",
+        "| --- | ---: |",
+        "| client | 0.250 |",
+        "| server | 0.004 |",
+        "",
+        "On 2 cores.",
+    ]
 
 
 def test_local_systems_show_the_papers_scores_beside_its_claim(tables):

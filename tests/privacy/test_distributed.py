@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from noise_scale import fits
 
-from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties, Ring
@@ -58,9 +58,11 @@ def test_the_noise_under_drop_outs_is_what_the_cost_says(survivors):
     assert fits(unknown, stated * mechanism.loss)
 
 
-def test_fewer_survivors_than_the_threshold_have_no_cost_but_a_refusal():
-    with pytest.raises(NotPrivate, match="must not be opened"):
-        FOUR.cost(3)
+def test_fewer_survivors_than_the_threshold_cost_what_the_threshold_does_and_more_cost_less():
+    some = replace(FOUR, parties=Parties(4, 3))
+    prices = [some.cost(survivors).event.noise_multiplier for survivors in (1, 3, 4)]
+    assert prices[0] == prices[1] == some.release.event.noise_multiplier
+    assert prices[2] == pytest.approx(prices[1] * math.sqrt(4 / 3))
 
 
 @settings(max_examples=25, deadline=None)

@@ -19,10 +19,10 @@ SMALL = {"hidden": (8,), "latent": 2, "noise_multiplier": 1.0}
 SITES = {**SMALL, "records": 200, "batch_size": 40}
 
 
-def built(name, schema, clients=6, transport=None, private=True, **values):
+def built(name, schema, clients=6, transport=None, private=True, unit=None, **values):
     recipe = recipe_named(name)
-    task = recipe.task(schema, clients, private=private, trust="distributed", transport=transport)
-    return recipe.build(task, {**(SITES if name == "site_vae" else SMALL), **values})
+    task = recipe.task(schema, clients, private=private, unit=unit, trust="distributed", transport=transport)
+    return recipe.build(task, {**(SITES if name.startswith("site_") else SMALL), **values})
 
 
 def trained(algorithm, clients, rounds=2, chunk=None):
@@ -34,7 +34,7 @@ def trained(algorithm, clients, rounds=2, chunk=None):
     return run(algorithm, link, state, rng, pay, lambda *_: None, rounds), paid
 
 
-@pytest.mark.parametrize("name", ["dpd_fvae", "fvae", "site_vae"])
+@pytest.mark.parametrize("name", ["dpd_fvae", "fvae", "fed_vae", "site_vae", "site_gan", "dp_fedavg_gan"])
 def test_it_trains_over_real_masks_and_every_release_is_distributed(name, schema, ten):
     algorithm = built(name, schema, clients=10)
     state, paid = trained(algorithm, ten["table"])
@@ -84,6 +84,28 @@ def test_the_sum_over_sites_is_the_clipped_gradient_of_the_drawn_records(schema,
     assert 0 < float(norms) <= clients.rows * algorithm.mechanism.clip.bound
     loss = float(total[-1]) / algorithm.report / clients.rows
     assert 0 < loss < 1
+
+
+def test_a_patient_moves_the_sum_by_at_most_the_clip_however_many_records_it_has(schema, ten):
+    algorithm = built("site_vae", schema, clients=10, private=False, unit="client", batch_size=10)
+    assert algorithm.charges()[0].release.unit == "client" and algorithm.schedule.adjacency == "zero-out"
+    assert algorithm.schedule.denominator() == 10 and algorithm.mechanism.coin == 1
+    state, ring = algorithm.init(Rng(3)), algorithm.wire
+    sent, _ = algorithm.client_round(state, {}, ten["table"].gather(np.arange(10)), np.arange(10), Rng(1))
+    steps = ring.centered(sent.to(torch.int64)).norm(dim=1) ** 2
+    assert float(steps.max()) <= algorithm.mechanism.limit
+    rows = ten["table"].sizes
+    assert rows[0] == 0 and float(steps[0]) == 0.0  # nothing from who has nothing
+    assert float(steps[8]) > 0.5 * algorithm.mechanism.limit  # nine records, and no more than one clip
+
+
+def test_the_critic_steps_on_sums_over_sites_and_the_generator_at_the_server(schema, ten):
+    algorithm = built("site_gan", schema, clients=10)
+    before = algorithm.init(Rng(1).at("init"))
+    state, _ = trained(algorithm, ten["table"], 1)
+    assert algorithm.shared == ("discriminator",)
+    for part in ("discriminator", "generator"):
+        assert not torch.equal(state.parts[part], before.parts[part])
 
 
 def test_a_transport_that_cannot_carry_the_ring_is_refused_with_the_reason(schema):
@@ -136,10 +158,10 @@ class Dropping:
         return replace(arrival, lost=lost)
 
 
-def with_drops(algorithm, clients, lost):
+def with_drops(algorithm, clients, lost, what=len):
     rng, paid = Rng(1), []
     link = Dropping(InProcess(clients, rng), lost)
-    pay = lambda when, charges, ids: paid.append(when)  # noqa: E731
+    pay = lambda when, charges, ids: paid.append(what(charges))  # noqa: E731
     return run(algorithm, link, algorithm.init(rng.at("init")), rng, pay, lambda *_: None, 1), paid
 
 
@@ -147,6 +169,16 @@ def test_drop_outs_are_survived_down_to_the_threshold(schema, ten):
     algorithm = built("dpd_fvae", schema, clients=10, threshold=7)
     state, _ = with_drops(algorithm, ten["table"], 3)
     assert state.version == 1
+
+
+def test_the_ledger_counts_the_noise_of_all_who_arrived(schema, ten):
+    algorithm = built("dpd_fvae", schema, clients=10, threshold=7)
+    prices = {}
+    for lost in (0, 3):
+        _, paid = with_drops(algorithm, ten["table"], lost, what=lambda charges: charges[0].event.event)
+        prices[lost] = paid[0].noise_multiplier
+    assert prices[3] == algorithm.charges()[0].event.event.noise_multiplier == 1.0
+    assert prices[0] == pytest.approx((10 / 7) ** 0.5)
 
 
 def test_below_the_threshold_the_round_aborts_and_was_paid_for(schema, ten):

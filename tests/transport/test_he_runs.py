@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -169,6 +170,19 @@ def test_the_command_runs_over_sealed_sums_and_the_statement_names_the_key(files
     assert made["private"] == ("--no-privacy" not in protection)
     assert len((tmp_path / "RUN" / "history.jsonl").read_text().splitlines()) == 2
     assert "he-" not in {path.suffix for path in (tmp_path / "RUN").iterdir()}
+
+
+def test_history_counts_sealed_bytes_up_and_down(build, ten):
+    sealed = replace(build("fvae", private=False, momentum=0.0, rate=1.0), transport=Homomorphic())
+    rng, seen = Rng(1), []
+    link = InProcess(ten["table"], rng)
+    state = sealed.init(rng.at("init"))
+    run(sealed, link, state, rng, lambda *_: None, lambda state, line: seen.append(line), 1)
+    transport = sealed.transport
+    one = transport.seal(transport.rounded(torch.zeros(1, sealed.dim), Rng(), np.arange(1)))
+    assert seen[0].bytes_up == 10 * len(one)
+    total = transport.add(transport.zero(sealed.wire), one)
+    assert seen[0].bytes_down == 10 * len(transport.close(total))
 
 
 def test_the_command_refuses_central_noise_over_sealed_sums(files, tmp_path, capsys):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedsynth.engines import inprocess
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.rng import Rng
 
@@ -47,3 +48,18 @@ def test_what_clients_learn_counts_only_once_the_round_is_complete(build, ten):
     link.commit(state)
     kept = link.store.read(np.array([8]), algorithm.blank(state))
     assert not torch.equal(kept["encoder"][0], state.parts["encoder"])
+
+
+def test_a_client_with_very_many_rows_does_not_stretch_a_whole_cohort(build, ten, monkeypatch):
+    monkeypatch.setitem(
+        inprocess._DATA_BYTES, "cpu", 4 * ten["table"].x.shape[1] * 12
+    )  # room for twelve rows
+    algorithm = build("dpd_fvae")
+    state = algorithm.init(Rng(1))
+    found = arrivals(InProcess(ten["table"], Rng(1), chunk=10), algorithm, state, np.arange(10))
+    whole = arrivals(InProcess(ten["table"], Rng(1), chunk=1), algorithm, state, np.arange(10))
+    assert sorted(np.concatenate([a.ids for a in found])) == list(range(10))
+    assert 1 < len(found) < 10
+    assert all(len(a.ids) == 1 or len(a.ids) * ten["table"].sizes[a.ids].max() <= 12 for a in found)
+    together, alone = (torch.cat([a.messages for a in each]) for each in (found, whole))
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=4e-6)

@@ -16,6 +16,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.rng import Rng
 
 _CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 4 * 2**30}
+_DATA_BYTES = {"cpu": 2**28, "cuda": 2**31}  # of the rows of a chunk, padded to its longest client
 _ROUND_NUMBER, _FEW = 32, 16
 
 
@@ -47,8 +48,20 @@ class InProcess:
         sizes = self.clients.sizes[ids - self._first]
         ordered = ids[np.argsort(sizes, kind="stable")]
         chunk = self._chunk or self._default_chunk(job)
-        for start in range(0, len(ordered), chunk):
-            self._queue.append((job, ordered[start : start + chunk], state))
+        start = 0
+        while start < len(ordered):
+            stop = self._end(ordered, start, min(start + chunk, len(ordered)))
+            self._queue.append((job, ordered[start:stop], state))
+            start = stop
+
+    def _end(self, ordered: np.ndarray, start: int, stop: int) -> int:
+        """Where a chunk ends: earlier than at `stop` if a client with very many rows would make all others long."""
+        room = _DATA_BYTES[torch.device(self._device).type] // (4 * max(1, self.clients.x[:1].numel()))
+        while (
+            stop - start > 1 and (stop - start) * self.clients.sizes[ordered[stop - 1] - self._first] > room
+        ):
+            stop = start + (stop - start) // 2
+        return stop
 
     def _default_chunk(self, job: Job) -> int:
         """As many clients as keep a stack of messages near the size of the cache (CPU) or well in memory (GPU)."""

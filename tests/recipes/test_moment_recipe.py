@@ -7,7 +7,7 @@ import torch
 from fedsynth.data.clients import RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
-from fedsynth.errors import Incompatible
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
@@ -93,6 +93,16 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
         broken.fit(images(), folder=tmp_path / "run", watch=stop)
     resumed = broken.resume(images(), tmp_path / "run").sample(5, seed=1)
     assert np.array_equal(straight[0], resumed[0]) and np.array_equal(straight[1], resumed[1])
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_class_that_nobody_has_is_named(private):
+    draw = np.random.default_rng(1)
+    pixels = draw.integers(0, 256, (600, 8, 8), dtype=np.uint8)
+    only = RawClients(np.repeat(np.arange(300), 2), 300, (), images=pixels, labels=np.full(600, "1"))
+    asked = {"epsilon": 50.0, "delta": 1e-4} if private else {"private": False}
+    with pytest.raises(BadInput, match="class '0'.*leave the class out"):
+        Synthesizer("moment_vae", Schema.from_dict(IMAGE), seed=1, rounds=1, frequencies=6, **asked).fit(only)
 
 
 def test_tables_are_refused():

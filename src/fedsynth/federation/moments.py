@@ -18,6 +18,7 @@ from torch import Tensor
 from fedsynth.data.clients import Padded
 
 _COUNT, _MEAN = 0.3, 1.0  # shares of a contribution that count and locate; the rest is for the covariance
+_LEVELS = 0.3  # share of a contribution for the levels of brightness, where they are asked for
 _LEAST_SHARE = 2e-3  # a class is taken to be no rarer
 Features = Callable[[Tensor], Tensor]
 
@@ -36,7 +37,8 @@ class RecordMoments:
     """For each record: its class, its features and their products, about a public reference, in a vector near 1 long.
 
     `radius` is how far records usually lie from the reference. A record that lies farther is scaled down with its own
-    count, which makes the moments weighted ones and leaves them means.
+    count, which makes the moments weighted ones and leaves them means. With `levels`, the shares that these give an
+    image stand behind the moments of all classes.
     """
 
     features: Features
@@ -45,6 +47,7 @@ class RecordMoments:
     reference: Tensor
     radius: float
     about_mean: bool = False
+    levels: Features | None = None
 
     @property
     def width(self) -> int:
@@ -57,7 +60,10 @@ class RecordMoments:
         one = torch.full_like(x[:, :1], _COUNT)
         each = torch.cat([one, one, _MEAN * x, products(x[:, :, None] * x[:, None, :])], dim=1)
         own = _indicator(data.y, data.mask, self.classes)[:, 0]
-        return (own[:, :, None] * each[:, None, :]).flatten(1)
+        moments = (own[:, :, None] * each[:, None, :]).flatten(1)
+        if self.levels is None:
+            return moments
+        return torch.cat([moments, _LEVELS * data.mask * self.levels(data.x[:, 0])], dim=1)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class ClientMoments:
     reference: Tensor
     radius: float
     about_mean: bool = True
+    levels: Features | None = None
 
     @property
     def width(self) -> int:
@@ -94,6 +101,9 @@ class ClientMoments:
         counts = torch.stack([own.sum(1), (own.sum(1) - 1).clamp(min=0)], -1)
         each = torch.cat([_COUNT * counts, _MEAN * sums, products(scatter)], -1)
         whole = (each / total[..., None]).flatten(1)
+        if self.levels is not None:
+            shares = (self.levels(data.x) * data.mask[..., None]).sum(1) / total
+            whole = torch.cat([whole, _LEVELS * shares], dim=1)
         return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
@@ -122,7 +132,7 @@ def symmetric(products: Tensor, size: int) -> Tensor:
 def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: float, rank: int) -> Gaussians:
     """What a noisy sum says of each class, where `noise` is the standard deviation of each of its numbers."""
     size = statistic.numbers
-    per_class = answer.double().reshape(statistic.classes, -1)
+    per_class = answer.double()[: statistic.classes * statistic.width].reshape(statistic.classes, -1)
     least = max(1e-9, noise * math.sqrt(statistic.classes))  # what the noise alone makes of nobody
     units = per_class[:, 0].sum().clamp(min=least) / _COUNT
     per_class, level = per_class / units, noise / units
@@ -136,6 +146,19 @@ def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: f
     factor = _factors(second, shares, (level / loose) ** 2 / 2, min(rank, size))
     located = mean * statistic.radius + statistic.reference
     return Gaussians((shares / shares.sum()).float(), located.float(), (factor * statistic.radius).float())
+
+
+def class_weights(
+    statistic: RecordMoments | ClientMoments, answer: Tensor, noise: float
+) -> tuple[Tensor, float]:
+    """How much of the units' weight each class has [classes], and the standard deviation of that."""
+    counted = answer.double()[: statistic.classes * statistic.width : statistic.width]
+    return counted / _COUNT, noise / _COUNT
+
+
+def levels_of(statistic: RecordMoments | ClientMoments, answer: Tensor) -> Tensor:
+    """The noisy shares of the levels of brightness, up to a factor; negative ones are noise."""
+    return answer.double()[statistic.classes * statistic.width :].clamp(min=0)
 
 
 def _shrunk_means(mean: Tensor, shares: Tensor, variance: Tensor) -> Tensor:

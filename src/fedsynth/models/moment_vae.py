@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from fedsynth.models.levels import brightness, level_edges
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.spectrum import frequencies, picture, spectrum
 from fedsynth.models.vae import ImageDecoder, one_hot
@@ -53,9 +54,26 @@ def inverse(factor: Tensor) -> Tensor:
     return torch.linalg.solve(inner, factor.transpose(1, 2))
 
 
+class Levels(nn.Module):
+    """The curve from what is drawn to how bright a pixel is (`levels.curve`)."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.bounds = nn.Parameter(torch.empty(count))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Before anything is known: as it is drawn."""
+        with torch.no_grad():
+            self.bounds.copy_(level_edges(len(self.bounds)))
+
+
 @dataclass(frozen=True)
 class MomentVAE:
-    """Class Gaussians in the `frequencies` lowest of a square image, corrected by a convolutional decoder."""
+    """Class Gaussians in the `frequencies` lowest of a square image, corrected by a convolutional decoder.
+
+    With `levels`, what is drawn is taken for ranks, and a curve of so many levels gives pixels their brightness.
+    """
 
     channels: int
     side: int
@@ -63,6 +81,7 @@ class MomentVAE:
     frequencies: int = 100
     latent: int = 60
     width: int = 8
+    levels: int = 0
 
     @property
     def numbers(self) -> int:
@@ -77,15 +96,14 @@ class MomentVAE:
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """What the server fills in once, and what is trained."""
-        return {
-            "prior": Prior(self.groups, self.numbers, self.latent),
-            "decoder": ImageDecoder(self.channels, self.side, self.groups, self.latent, self.width),
-        }
+        decoder = ImageDecoder(self.channels, self.side, self.groups, self.latent, self.width)
+        curve = {"levels": Levels(self.levels)} if self.levels else {}
+        return {"prior": Prior(self.groups, self.numbers, self.latent), **curve, "decoder": decoder}
 
     @property
     def generative(self) -> tuple[str, ...]:
-        """Both."""
-        return ("prior", "decoder")
+        """All of them."""
+        return tuple(self.parts)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
@@ -111,7 +129,8 @@ class MomentVAE:
         prior = params["prior"]
         numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
         correction: Tensor = call(self.parts["decoder"], params["decoder"], latent, label)
-        return picture(numbers, self.channels, self.side) + _GAIN * correction
+        drawn = picture(numbers, self.channels, self.side) + _GAIN * correction
+        return brightness(drawn, params["levels"]["bounds"]) if self.levels else drawn
 
     def _label(self, classes: Tensor) -> Tensor:
         return one_hot(classes.clamp(0, self.groups - 1), self.groups)

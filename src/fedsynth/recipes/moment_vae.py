@@ -9,20 +9,23 @@ DPD-fVAE of Pfitzner and Arnrich 2022, whose encoder breaks the guarantee).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+import torch
 from torch import Tensor
 
-from fedsynth.errors import Incompatible
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.moments import ClientMoments, RecordMoments, gaussians
+from fedsynth.federation.moments import ClientMoments, RecordMoments, class_weights, gaussians, levels_of
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, Schedule
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
+from fedsynth.models.levels import curve, level_shares
 from fedsynth.models.model import layouts, total_size
 from fedsynth.models.moment_vae import MomentVAE, inverse
-from fedsynth.models.spectrum import middle
+from fedsynth.models.spectrum import cosine_basis, middle
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalGaussian, LocalRecords
@@ -38,7 +41,7 @@ from fedsynth.transport.registry import transport_named
 
 _USUAL_DISTANCE = 0.2  # squared distance of an image's features from the reference, for each pixel
 _USUAL_CLIP = {"client": 0.1, "record": 1.0}
-HOMES = {"prior": Home.SERVER, "decoder": Home.SHARED}
+HOMES = {"prior": Home.SERVER, "levels": Home.SERVER, "decoder": Home.SHARED}
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class Start:
     frequencies: int = setting(100, "lowest frequencies of a channel that the moments are taken of", 4)
     latent: int = setting(60, "numbers in the latent code: main directions of the classes' covariances", 1)
     width: int = setting(4, "channels of the correcting decoder", 1)
+    levels: int = setting(
+        17, "levels of brightness that pixels are asked for (0: draw Gaussians as they are)", 0
+    )
     start_share: float = setting(0.9, "share of the budget for the class moments", 0.01, 0.999)
 
     def __post_init__(self) -> None:
@@ -81,16 +87,36 @@ class Fill:
     model: MomentVAE
     statistic: RecordMoments | ClientMoments
     noise: float
+    classes: tuple[str, ...] = ()
+
+    def _check_classes(self, answer: Tensor) -> None:
+        """Refuse a class that nobody has, where the noise is low enough to tell."""
+        weights, noise = class_weights(self.statistic, answer, self.noise)
+        if self.classes and 16 * noise * len(self.classes) <= float(weights.sum()):
+            least = int(weights.argmin())
+            if weights[least] <= 2 * noise:
+                raise BadInput(
+                    f"class {self.classes[least]!r}: its noisy weight over all clients is {weights[least]:.1f} (noise "
+                    f"of {noise:.1f}): nobody, or hardly anybody, has images of it to learn from; leave the class out "
+                    "of the schema"
+                )
 
     def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
         """The state that knows the moments."""
+        self._check_classes(answer)
         found = gaussians(self.statistic, answer, self.noise, self.model.latent)
         scale = self.model.scale()
         factor = found.factor / scale[:, None]
         named = {"mean": found.mean / scale, "factor": factor, "inverse": inverse(factor)}
-        prior = layouts(self.model)["prior"].join(named)
-        filled = ServerState(state.version, {**state.parts, "prior": prior}, state.memory, state.mechanism)
-        return filled.with_balance(as_probabilities(found.shares))
+        parts = {**state.parts, "prior": layouts(self.model)["prior"].join(named)}
+        if self.model.levels:
+            pixels = cosine_basis(self.model.side, self.model.frequencies)
+            apart = (self.model.channels, -1)
+            mean = (named["mean"].unflatten(1, apart) @ pixels.T).flatten(1)
+            axes = torch.einsum("ckfl,pf->ckpl", factor.unflatten(1, apart), pixels).flatten(1, 2)
+            shares = levels_of(self.statistic, answer)
+            parts["levels"] = curve(shares, mean, axes.norm(dim=-1), found.shares)
+        return replace(state, parts=parts).with_balance(as_probabilities(found.shares))
 
 
 def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Query:
@@ -99,7 +125,8 @@ def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Quer
     reference = middle(model.channels, model.side, model.frequencies) * model.scale()
     by_record = task.unit == "record"
     kind = RecordMoments if by_record else ClientMoments
-    statistic = kind(model.features, model.numbers, model.groups, reference, radius)
+    levels = partial(level_shares, count=model.levels) if model.levels else None
+    statistic = kind(model.features, model.numbers, model.groups, reference, radius, levels=levels)
     mechanism: Mechanism = NoPrivacy()
     noise = 0.0
     if task.private:
@@ -110,11 +137,11 @@ def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Quer
     return Query(
         "class moments",
         statistic,
-        model.groups * statistic.width,
+        model.groups * statistic.width + model.levels,
         mechanism,
         task.clients,
         task.unit,
-        learn=Fill(model, statistic, noise),
+        learn=Fill(model, statistic, noise, task.schema.classes),
     )
 
 
@@ -137,7 +164,7 @@ def moment_vae(
     channels, side = task.image
     frequencies = min(start.frequencies, side**2)
     latent = min(start.latent, channels * frequencies)
-    model = MomentVAE(channels, side, task.classes, frequencies, latent, start.width)
+    model = MomentVAE(channels, side, task.classes, frequencies, latent, start.width, start.levels)
     size = total_size(model, ["decoder"])
     clip = privacy.clip or _USUAL_CLIP[task.unit]
     mechanism: Mechanism = NoPrivacy()
@@ -165,7 +192,7 @@ def moment_vae(
     return Algorithm(
         name="moment_vae",
         model=model,
-        homes=HOMES,
+        homes={part: HOMES[part] for part in model.parts},
         plan=(Phase("error", {"decoder": local.build(task.kind)}, rule),),
         mechanism=mechanism,
         schedule=schedule,

@@ -29,6 +29,7 @@ NAMES = ("ada", "bern", "cern", "dorn")
 VALUES = {
     "site_vae": {"latent": 2, "hidden": (8,), "rounds": 2, "batch_size": 10, "records": 30},
     "dpd_fvae": {"latent": 2, "hidden": (8,), "rounds": 2, "rate": 0.9},
+    "dp_fedavg_gan": {"latent": 2, "hidden": (8,), "rounds": 2, "rate": 0.9, "pretraining": 5},
 }
 
 

@@ -68,7 +68,7 @@ def membership_attack(
 
     Half of the targets are the rows that lie farthest from all others, which are the easiest to recognise. `rows`
     synthetic rows are drawn from each generator (default: `size`). The detail has every attacker's area on the
-    runs for the choice.
+    runs for the choice, and how often the chosen one is right when it must say in or out.
     """
     try:
         game = play(population, schema, make, runs, size, rows or size, targets, Rng(seed))
@@ -82,6 +82,7 @@ def membership_attack(
     detail: dict[str, Any] = {
         "attacker": best,
         "attackers": areas,
+        "accuracy": float(((told > 0.5) == inside).mean()),
         "runs": runs,
         "targets": targets,
         "size": size,

@@ -46,7 +46,7 @@ def attacked(epsilon, runs, size, targets, seed):
             "the paper: accuracy": f"{PAPER[epsilon]:.3f}" if epsilon in PAPER else "",
         },
         "note": f"{runs} shadow generators a row, each of {size:,} people and {targets} targets that are in or out, "
-        "with as many synthetic rows; a quarter of the runs choose the attacker, a quarter that nobody has seen judge it.",
+        "with as many synthetic rows; a quarter of the runs choose the attacker, a quarter that nobody saw judge it.",
         "detail": {
             name: value for name, value in detail.items() if name in ("attackers", "runs", "targets", "size")
         },

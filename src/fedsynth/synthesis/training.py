@@ -32,6 +32,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Unit
 from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
 from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.recipes.sharing import shared_count
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder, Keeper
@@ -142,12 +143,8 @@ def prepare(
     if earlier is not None:
         purse.ledger.adopt(earlier)
     if task.unit == "record" and "records" in values and not values["records"]:
-        if task.trust == "distributed":
-            raise BadInput(
-                "records: the noisy count is one for a trusted server; declare a public number with --set records=N"
-            )
         recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
-        values["records"] = _count_records(held, rng, purse)
+        values["records"] = _count_records(task, values, held, rng, purse)
     spent = [line.cost for line in purse.ledger.lines()]
     algorithm, values = fit_budget(recipe, task, values, request.target, spent)
     purse.approve(algorithm)
@@ -163,10 +160,14 @@ def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
 
 
-def _count_records(clients: Clients, rng: Rng, purse: Purse) -> int:
-    """A noisy number of records, paid for first."""
+def _count_records(
+    task: Task, values: Mapping[str, Any], clients: Clients, rng: Rng, purse: Purse
+) -> int:
+    """A noisy number of records, paid for first; without a trusted server as a masked sum."""
     mechanism = CentralGaussian(Clip(1.0), COUNT_NOISE)
     query = Query("number of records", RecordCount(), 1, mechanism, len(clients), "record")
+    if task.trust == "distributed":
+        query = shared_count(query, task, values)
     link = InProcess(clients, rng)
     noisy = ask(query, link, ServerState(0, {}), rng, purse.pay)
     return max(1, round(float(noisy[0])))

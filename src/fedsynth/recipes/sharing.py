@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
@@ -19,6 +20,7 @@ from fedsynth.recipes.task import Task
 from fedsynth.transport.registry import transport_named
 
 _QUERY_BITS = (31, 29, 27)  # a query is short: it takes the finest grid on which norms can be checked
+_MOST_RECORDS = 5_000_000  # that can be counted: more would leave the ring, or a grid too coarse
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,12 @@ def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
         transport=transport_named(task.transport).fitted(mechanism.wire(algorithm.dim), task.clients),
         balance=None if balance is None else shared_query(balance, task, parties, task.clients),
     )
+
+
+def shared_count(query: Query, task: Task, values: Mapping[str, Any]) -> Query:
+    """The question for the number of records as a masked sum over all parties, with the recipe's own threshold."""
+    given = {name: int(values.get(name, 0)) for name in ("threshold", "colluders")}
+    return shared_query(query, task, Sharing(**given).parties(task.clients), _MOST_RECORDS, "record")
 
 
 def shared_query(query: Query, task: Task, parties: Parties, units: int, unit: Unit = "client") -> Query:

@@ -122,6 +122,7 @@ class _Run:
         state = self.place.restore(self.remote)
         if state is None and self.place.path.exists():  # it was stopped before anything was released
             shutil.rmtree(self.place.path)
+        work: Callable[[ServerState], ServerState]
         if state is None:
             rng = Rng(self.asked["request"].get("seed"))
             prepared, state = self._begin(rng)

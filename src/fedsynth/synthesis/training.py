@@ -160,9 +160,7 @@ def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
 
 
-def _count_records(
-    task: Task, values: Mapping[str, Any], clients: Clients, rng: Rng, purse: Purse
-) -> int:
+def _count_records(task: Task, values: Mapping[str, Any], clients: Clients, rng: Rng, purse: Purse) -> int:
     """A noisy number of records, paid for first; without a trusted server as a masked sum."""
     mechanism = CentralGaussian(Clip(1.0), COUNT_NOISE)
     query = Query("number of records", RecordCount(), 1, mechanism, len(clients), "record")

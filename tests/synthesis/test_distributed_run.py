@@ -1,9 +1,6 @@
 """A run without a trusted server, from rows to its statement."""
 
-import pytest
-
 from fedsynth.data.clients import clients_from
-from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -28,6 +25,10 @@ def test_a_client_level_run_states_whom_it_trusts_with_what(schema, frame):
     assert len(made.sample(5)) == 5
 
 
-def test_records_over_sites_are_not_counted_for_a_trusted_server(schema, frame):
-    with pytest.raises(BadInput, match="declare a public number"):
-        fitted("site_vae", schema, frame)
+def test_records_over_sites_are_counted_under_masks_and_paid_for(schema, frame):
+    made = fitted("site_vae", schema, frame)
+    counted = [release for release in made.privacy.releases if release["what"] == "number of records"]
+    assert len(counted) == 1 and made.privacy.trust == "distributed" and made.privacy.unit == "record"
+    assert (
+        abs(made.request.arguments["records"] - len(frame)) < 6 * 25
+    )  # noise of 20, and a little for shares

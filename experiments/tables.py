@@ -7,6 +7,9 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
+from scipy.stats import t as student
+
 ROOT = Path(__file__).resolve().parent.parent
 NONE_YET = "*Not measured yet.*"
 
@@ -62,19 +65,35 @@ SYSTEMS = ("pooled", "sites", "one helps", "local", "alone", "real")
 
 
 def sites(results: list[dict], classifier: str = "gradient boosting") -> str:
-    """AUC of each way to train over sites, a line for each data set, seed and epsilon."""
-    lines = [["data", "seed", "epsilon", "noise multiplier", *SYSTEMS], ["---"] * 4 + ["---:"] * len(SYSTEMS)]
+    """Mean AUC of each way to train over sites, a line for each data set and epsilon.
+
+    Systems of one seed share test rows, so sites are compared with pooled data seed by seed: the mean difference and its
+    95% confidence interval (Student's t).
+    """
+    gap = "sites - pooled (95% interval)"
+    lines = [["data", "epsilon", "seeds", *SYSTEMS, gap], ["---"] * 3 + ["---:"] * (len(SYSTEMS) + 1)]
     for result in results:
-        for run in result["runs"]:
-            scores = [f"{run[system][classifier]['auc']:.3f}" if system in run else "" for system in SYSTEMS]
-            settings = [
-                result["data"],
-                str(run["seed"]),
-                f"{run['epsilon']:g}",
-                f"{run['noise_multiplier']:.3f}",
-            ]
-            lines.append(settings + scores)
+        for epsilon in sorted({run["epsilon"] for run in result["runs"]}):
+            runs = [run for run in result["runs"] if run["epsilon"] == epsilon]
+            scores = {
+                system: np.array([run[system][classifier]["auc"] for run in runs])
+                for system in SYSTEMS
+                if all(system in run for run in runs)
+            }
+            means = [f"{scores[system].mean():.3f}" if system in scores else "" for system in SYSTEMS]
+            apart = scores["sites"] - scores["pooled"]
+            settings = [result["data"], f"{epsilon:g}", str(len(runs))]
+            lines.append(settings + means + [_interval(apart)])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _interval(values: np.ndarray) -> str:
+    """The mean and where it lies, in points of a hundredth."""
+    if len(values) < 2:
+        return f"{100 * values.mean():+.1f} points"
+    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5
+    low, high = 100 * (values.mean() - half), 100 * (values.mean() + half)
+    return f"{100 * values.mean():+.1f} ({low:+.1f} to {high:+.1f}) points"
 
 
 RANKED = {  # what a reader may want to rank by, and a short head

@@ -67,8 +67,8 @@ SYSTEMS = ("pooled", "sites", "one helps", "local", "alone", "real")
 def sites(results: list[dict], classifier: str = "gradient boosting") -> str:
     """Mean AUC of each way to train over sites, a line for each data set and epsilon.
 
-    Systems of one seed share test rows, so sites are compared with pooled data seed by seed: the mean difference and its
-    95% confidence interval (Student's t).
+    Systems of one seed share test rows, so sites are compared with pooled data seed by seed: the mean difference and
+    its 95% confidence interval (Student's t).
     """
     gap = "sites - pooled (95% interval)"
     lines = [["data", "epsilon", "seeds", *SYSTEMS, gap], ["---"] * 3 + ["---:"] * (len(SYSTEMS) + 1)]

@@ -121,7 +121,7 @@ class Algorithm:
         schedule, release = self.schedule, self.mechanism.release
         if release is not None:
             schedule.amplify(release)  # refuses a sampling that is none
-            if release.separation > schedule.separation:
+            if (release.separation or 1) > schedule.separation:
                 raise NotPrivate(
                     f"{self.name}: {type(self.mechanism).__name__} needs {release.separation} rounds from one use of a "
                     f"client to its next, but {type(schedule).__name__} promises {schedule.separation}; use a Rotation "

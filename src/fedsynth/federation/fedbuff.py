@@ -110,7 +110,7 @@ class FedBuff:
 
     def amplify(self, release: Release) -> DpEvent:
         """The cost as it is, for each use; refuses noise whose cost was meant to be lowered by sampling."""
-        if release.trust != "local" and release.amplifies:
+        if release.trust != "local" and release.separation is None:
             raise Incompatible(
                 f"{release.what}: under FedBuff arrivals decide who is in a version, so sampling amplifies nothing; "
                 "use BandedGaussian, which counts participations (with separation 1 its noise is the same)"

@@ -31,7 +31,7 @@ class Release:
     event: DpEvent
     count: int = 1  # times a round
     amplifies: bool = True  # False for noise that is correlated over rounds: sampling is then worth nothing
-    separation: int = 1  # rounds that must lie between two uses of a client for this to be the cost of each
+    separation: int | None = None  # where it costs only clients in the round: rounds from one use to the next
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Charge:
 
         The latter where nobody else is trusted, and where a round costs nothing to those who are not in it.
         """
-        return "client" if self.release.trust == "local" or not self.release.amplifies else "server"
+        return "client" if self.release.trust == "local" or self.release.separation else "server"
 
 
 class Wire(Protocol):

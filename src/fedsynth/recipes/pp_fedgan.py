@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.fedbuff import STALENESS, FedBuff
 from fedsynth.federation.schedule import Everyone, Schedule, Sequential
 from fedsynth.federation.server import Momentum
 from fedsynth.models.gan import ImageGAN, TableGAN
 from fedsynth.models.model import Model
 from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.buffering import Buffering
 from fedsynth.recipes.record_vae import LocalRecordPrivacy, local_balance
 from fedsynth.recipes.settings import Passes, RecordPrivacy, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
@@ -95,37 +95,22 @@ class Match:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Who is at work, and when the server steps."""
+    """How often the server steps, and in which order clients work."""
 
     rounds: int = setting(20, "versions of the server", 1)
     order: str = setting("buffered", "buffered (who comes first), together (rounds of all), or in turn")
-    buffer: int = setting(0, "updates in a version, where buffered (0: half of the clients, at most 10)", 0)
-    concurrency: int = setting(0, "clients at work at a time, where buffered (0: twice the buffer)", 0)
-    turns: int = setting(0, "versions a client may be in, where buffered (0: one and a half even shares)", 0)
-    separation: int = setting(1, "versions from one use of a client to its next, where buffered", 1)
-    staleness: str = setting("auto", "sqrt, constant, or auto: sqrt where messages can be weighted")
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("order", self.order, _ORDERS)
-        one_of("staleness", self.staleness, (*STALENESS, "auto"))
 
-    def build(self, task: Task) -> Schedule:
-        """The schedule for so many clients."""
+    def build(self, task: Task, buffering: Buffering) -> Schedule:
+        """The schedule for the task's clients."""
         if self.order == "together":
             return Everyone(task.clients)
         if self.order == "in turn":
             return Sequential(task.clients)
-        buffer = self.buffer or min(10, math.ceil(task.clients / 2))
-        blind = transport_named(task.transport).blind
-        return FedBuff(
-            task.clients,
-            self.concurrency or min(task.clients, 2 * buffer),
-            buffer,
-            self.separation,
-            self.turns or math.ceil(1.5 * self.rounds * buffer / task.clients),
-            ("constant" if blind else "sqrt") if self.staleness == "auto" else self.staleness,
-        )
+        return buffering.build(task, self.rounds, weighted=True)
 
 
 def _plain(batch: float, rate: float, steps: int) -> Epochs:
@@ -139,15 +124,17 @@ def pp_fedgan(
     networks: Players = Players(),
     match: Match = Match(),
     rounds: Arrivals = Arrivals(),
+    buffering: Buffering = Buffering(),
     privacy: LocalRecordPrivacy = LocalRecordPrivacy(batch_rate=128 / 6000, steps=94, usual_records=6000),
 ) -> Algorithm:
     """PP-FedGAN (Ghavamipour et al. 2023): DP-SGD on each client's discriminator, sealed averages, no waiting.
 
     The batches are true Poisson samples and the budget composes over all that a client ever does: every use of a
-    client in a version costs it all its steps, and one that has had its `turns` is not asked again. The paper's
-    epsilons are otherwise: noise .5, .7 and 1.0 over its 20 epochs cost 21.6, 8.0 and 3.4 at delta 1e-4, not 8.49, 2.47
-    and 1.39. Its tables of layers do not give its numbers of parameters; models/dcgan.py has those that do. Its sealed
-    messages are safe from the server alone: all clients hold one key.
+    client in a version costs it all its steps, and one that has had its `turns` is not asked again. Buffers hold half
+    of the clients, at most 10, unless `buffer` says otherwise. The paper's epsilons are otherwise: noise .5, .7 and 1.0
+    over its 20 epochs cost 21.6, 8.0 and 3.4 at delta 1e-4, not 8.49, 2.47 and 1.39. Its tables of layers do not give
+    its numbers of parameters; models/dcgan.py has those that do. Its sealed messages are safe from the server alone:
+    all clients hold one key.
 
     `steps` and `batch_rate` are for clients of about `usual_records` records; set all three for smaller ones.
     """
@@ -157,7 +144,7 @@ def pp_fedgan(
     rule: Rule = turn.rule(model.objectives["discriminate"].bound)
     if not task.private:
         rule = _plain(privacy.batch_rate * privacy.usual_records, privacy.batch_rate, each)
-    schedule = rounds.build(task)
+    schedule = rounds.build(task, buffering)
     return Algorithm(
         name="pp_fedgan",
         model=model,

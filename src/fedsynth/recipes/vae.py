@@ -19,6 +19,7 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalGaussian
 from fedsynth.privacy.mechanism import Mechanism, Unit
 from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.buffering import Buffering, buffered
 from fedsynth.recipes.settings import (
     Architecture,
     ClientPrivacy,
@@ -130,6 +131,7 @@ def _federated(
     rounds: Rounds,
     privacy: ClientPrivacy,
     sharing: Sharing,
+    buffering: Buffering,
     private_encoder: PrivateEncoder | None = None,
 ) -> Algorithm:
     """Client-level federated training of an autoencoder; the homes of its parts tell the systems apart."""
@@ -153,7 +155,7 @@ def _federated(
         balance=client_balance(task, privacy, schedule, rounds.rounds),
         report=privacy.report * privacy.clip,
     )
-    return shared_out(algorithm, task, sharing)
+    return buffered(shared_out(algorithm, task, sharing), task, buffering)
 
 
 def fvae(
@@ -163,9 +165,10 @@ def fvae(
     rounds: Rounds = Rounds(),
     privacy: ClientPrivacy = ClientPrivacy(),
     sharing: Sharing = Sharing(),
+    buffering: Buffering = Buffering(),
 ) -> Algorithm:
     """Federated VAE: encoder and decoder are both averaged, under client-level DP."""
-    return _federated("fvae", task, architecture, local, rounds, privacy, sharing)
+    return _federated("fvae", task, architecture, local, rounds, privacy, sharing, buffering)
 
 
 def dpd_fvae(
@@ -176,6 +179,7 @@ def dpd_fvae(
     privacy: ClientPrivacy = ClientPrivacy(),
     private_encoder: PrivateEncoder = PrivateEncoder(),
     sharing: Sharing = Sharing(),
+    buffering: Buffering = Buffering(),
 ) -> Algorithm:
     """DPD-fVAE, central (Pfitzner and Arnrich 2022, Algorithm 1): only the decoder leaves, under client-level DP.
 
@@ -187,7 +191,9 @@ def dpd_fvae(
     round. All encoders start from one public initialisation, so that clients speak of the same latent space.
     The update is theta_n - theta (the paper's algorithm has the sign the other way round and then adds).
     """
-    return _federated("dpd_fvae", task, architecture, local, rounds, privacy, sharing, private_encoder)
+    return _federated(
+        "dpd_fvae", task, architecture, local, rounds, privacy, sharing, buffering, private_encoder
+    )
 
 
 def central_vae(

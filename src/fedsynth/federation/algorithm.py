@@ -24,6 +24,7 @@ from fedsynth.federation.server import ServerRule
 from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.models.model import Layout, Model, initialise, layouts
 from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Wire
+from fedsynth.privacy.sampling import most_drawn
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
 from fedsynth.training.plan import Phase, train
@@ -114,7 +115,8 @@ class Algorithm:
         self._check_schedule()
         if self.transport.blind:
             self._check_blind()
-        object.__setattr__(self, "transport", self.transport.fitted(self.wire, self.schedule.clients))
+        room = min(self.schedule.clients, most_drawn(self.schedule.expected))
+        object.__setattr__(self, "transport", self.transport.fitted(self.wire, room))
 
     def _check_schedule(self) -> None:
         """Who takes part when must be what the noise was accounted for."""

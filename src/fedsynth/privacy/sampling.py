@@ -10,6 +10,15 @@ from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
 
+def most_drawn(expected: float) -> int:
+    """How many no Poisson draw of this expectation exceeds, but for a chance of under 10^-9.
+
+    >>> most_drawn(1024.0)
+    1255
+    """
+    return math.ceil(expected + 7 * math.sqrt(expected) + 7)
+
+
 def poisson_sample(population: int, rate: float, rng: Rng) -> np.ndarray:
     """Each of `population` members independently with probability `rate`, in ascending order; may be empty.
 

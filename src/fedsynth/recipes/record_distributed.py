@@ -17,9 +17,10 @@ from fedsynth.federation.server import ServerAdam
 from fedsynth.models.model import Model, total_size
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.sampling import most_drawn
 from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, Opening, adversaries
 from fedsynth.recipes.settings import Architecture, RecordPrivacy, check_ranges, setting
-from fedsynth.recipes.sharing import Sharing, most_drawn, shared_query
+from fedsynth.recipes.sharing import Sharing, shared_query
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, BOTH, autoencoder, balance_query
 from fedsynth.training.optimizer import SGD, Adam

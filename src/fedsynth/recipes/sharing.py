@@ -15,6 +15,7 @@ from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.quantize import LARGEST
+from fedsynth.privacy.sampling import most_drawn
 from fedsynth.recipes.settings import check_ranges, setting
 from fedsynth.recipes.task import Task
 from fedsynth.transport.registry import transport_named
@@ -37,15 +38,6 @@ class Sharing:
     def parties(self, count: int) -> Parties:
         """Who shares out the noise among so many."""
         return Parties(count, self.threshold or math.ceil(0.9 * count), self.colluders)
-
-
-def most_drawn(expected: float) -> int:
-    """How many no Poisson draw of this expectation exceeds, but for a chance of under 10^-9.
-
-    >>> most_drawn(1024.0)
-    1255
-    """
-    return math.ceil(expected + 7 * math.sqrt(expected) + 7)
 
 
 def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:

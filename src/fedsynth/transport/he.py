@@ -66,8 +66,8 @@ class SealedSum:
             raise BadInput(f"a sealed sum claims {count} clients; {clients} were asked for")
         if self.count + count > self.layout.clients:
             raise Incompatible(
-                f"{self.count} clients and {count} more: this sum has room for {self.layout.clients}; "
-                "make keys for more with fedsynth keys create --clients"
+                f"{self.count} clients and {count} more: this sum has room for {self.layout.clients}, which no cohort "
+                "should exceed; continue with --resume"
             )
         parameters = self.layout.parameters
         arrived = [

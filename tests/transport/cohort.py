@@ -10,10 +10,10 @@ from fedsynth.transport.primitives import Identity
 
 
 class Cohort:
-    def __init__(self, count, threshold, dim=7, bits=20, number=0, colluders=0, seed=0):
+    def __init__(self, count, threshold, dim=7, bits=20, number=0, colluders=0, seed=0, **more):
         identities = [Identity.fresh() for _ in range(count)]
         roster = {party: identity.public for party, identity in enumerate(identities)}
-        self.agreement = Agreement("run", number, dim, bits, threshold, roster, colluders)
+        self.agreement = Agreement("run", number, dim, bits, threshold, roster, colluders, **more)
         self.members = [Party(party, identity) for party, identity in enumerate(identities)]
         self.parties = {member.number: member.begin(self.agreement) for member in self.members}
         self.server = ServerRound(self.agreement)

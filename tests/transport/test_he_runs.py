@@ -172,6 +172,14 @@ def test_the_command_runs_over_sealed_sums_and_the_statement_names_the_key(files
     assert "he-" not in {path.suffix for path in (tmp_path / "RUN").iterdir()}
 
 
+def test_a_sealed_sum_has_room_for_the_largest_cohort_and_not_for_all_clients(build):
+    plain = {"private": False, "momentum": 0.0, "clients": 1000}
+    some = replace(build("fvae", rate=0.05, **plain), transport=Homomorphic()).transport.laid_out
+    everybody = replace(build("fvae", rate=1.0, **plain), transport=Homomorphic()).transport.laid_out
+    assert 50 + 7 * 7 < some.clients < 150 and everybody.clients == 1000
+    assert some.traffic < everybody.traffic
+
+
 def test_history_counts_sealed_bytes_up_and_down(build, ten):
     sealed = replace(build("fvae", private=False, momentum=0.0, rate=1.0), transport=Homomorphic())
     rng, seen = Rng(1), []

@@ -1,6 +1,7 @@
 """A server that lies and clients that cheat: the honest party says so clearly, and nothing opens that should not."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,24 @@ def at_share(count=4, threshold=3):
 
 
 # a malicious server
+
+
+def test_survivors_with_too_little_noise_between_them_are_refused():
+    cohort = Cohort(4, 3, members={0: 1, 1: 1, 2: 1, 3: 9}, least=10)
+    cohort.run_until("confirm")
+    with pytest.raises(Cheated, match="3 clients in the sum: the noise is shared out over at least 10"):
+        cohort.parties[0].answer("confirm", dump([0, 1, 2]))
+    assert cohort.parties[1].answer("confirm", dump([0, 1, 3]))
+
+
+def test_parties_that_were_told_other_numbers_of_clients_do_not_believe_each_other():
+    cohort = Cohort(3, 2, members={0: 1, 1: 1, 2: 9}, least=3)
+    other = replace(cohort.agreement, members={0: 1, 1: 1, 2: 8})
+    party = Party(0, cohort.members[0].identity).begin(other)
+    party.answer("advertise", b"")
+    cohort.run_stage()
+    with pytest.raises(Cheated, match="not signed"):
+        party.answer("share", cohort.server.requests()[0])
 
 
 def test_a_cohort_of_one_is_refused():

@@ -92,6 +92,24 @@ def test_sites_with_keys_train_over_masked_sums_and_the_statement_says_so(tmp_pa
     assert {line.trust for site in sites.values() for line in site.ledger.lines()} == {"distributed"}
 
 
+def test_patients_of_a_site_are_protected_one_by_one_and_masked_together(tmp_path):
+    create(tmp_path / "keys", sites=NAMES)
+    sites = {}
+    for name in NAMES:
+        site_at(tmp_path, name, tmp_path / "keys")
+        place = tmp_path / name
+        rows = pd.read_csv(place / "rows.csv").assign(patient=[f"{name}-{row // 6}" for row in range(60)])
+        rows.to_csv(place / "rows.csv", index=False)
+        text = (place / "site.toml").read_text().replace('unit = "record"', 'unit = "client"')
+        text = text.replace('"schema.json"', '"schema.json"\nclient_column = "patient"')
+        (place / "site.toml").write_text(text)
+        sites[name] = SiteFile.load(place / "site.toml").site()
+    stated = conducted(tmp_path, sites, unit="client", accept=("delta",))
+    assert stated["private"] and (stated["unit"], stated["trust"]) == ("client", "distributed")
+    assert any("at least 27 of the 30 parties" in caveat for caveat in stated["caveats"])
+    assert stated["epsilon"] < 5.0  # all thirty patients added noise, three more than were needed
+
+
 def test_a_round_that_too_few_could_open_is_done_again_and_paid_for_again(tmp_path):
     create(tmp_path / "keys", sites=NAMES)
     sites = {name: site_at(tmp_path, name, tmp_path / "keys") for name in NAMES}

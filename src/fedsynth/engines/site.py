@@ -40,6 +40,7 @@ from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
 
+_KEYS = "this site has no keys for it (fedsynth keys create, then [keys] folder in site.toml)"
 Compose = Callable[
     [Terms, Schema], Algorithm
 ]  # a recipe's algorithm, built here from what this site has installed
@@ -267,7 +268,7 @@ class Site:
                 "policy", f"transport={terms.transport!r}: not allowed here; {_allowed(policy.transports)}"
             )
         if terms.transport != "clear" and terms.transport not in self._seals:
-            raise Refusal("policy", f"transport={terms.transport!r}: not installed here")
+            raise Refusal("policy", f"transport={terms.transport!r}: not installed here: {_KEYS}")
         if not terms.private and not policy.without_privacy:
             raise Refusal("policy", "a run without privacy is not allowed here")
         if terms.minimum_cohort < policy.minimum_cohort:

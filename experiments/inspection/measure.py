@@ -31,8 +31,8 @@ SELECTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "good": {"by": "user", "criterion": "correct", "above": "75%"},
     },
     "example": {
-        "bad": {"by": "example", "criterion": "misclassified", "at_least": 10, "share": 0.8},
-        "good": {"by": "example", "criterion": "correct", "at_least": 10, "share": 0.8},
+        "bad": {"by": "example", "criterion": "misclassified", "at_least": 10},
+        "good": {"by": "example", "criterion": "correct", "at_least": 10},
     },
 }
 
@@ -69,6 +69,7 @@ def line(findings: Findings) -> dict[str, Any]:
         "fires": findings.fires,
         "noise_only": findings.empty,
         "intensity": {name: intensity(model.sample) for name, model in findings.models.items()},
+        "share": {name: model.share.told for name, model in findings.models.items()},
         "contrast": {f.name: [f.value, f.threshold] for f in findings.contrast},
         "noise_multiplier": findings.recipe["noise_multiplier"],
         "epsilon_by_ledger": [r["what"] for r in findings.statement.releases],

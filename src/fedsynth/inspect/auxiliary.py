@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from dp_accounting import DpEvent
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BudgetExhausted, Incompatible
-from fedsynth.federation.algorithm import Algorithm, Job
-from fedsynth.federation.link import Arrival, Link
+from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Pay, Round, learn_balance, run
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy import account
@@ -35,26 +33,6 @@ from fedsynth.synthesis.request import Request
 
 def unpaid(when: str, charges: list[Charge], ids: np.ndarray) -> None:
     """For models of rows that were made up: nothing is released."""
-
-
-class Nobody:
-    """A link to clients of whom none holds anything: what the server is left with is its own noise."""
-
-    def __init__(self) -> None:
-        self._asked = 0
-        self._dim = 0
-
-    def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
-        """Nobody is there to start."""
-        self._asked, self._version, self._zero = len(ids), state.version, job.wire.zero()
-
-    def next(self) -> Arrival:
-        """Everybody who was asked sends nothing."""
-        nobody = np.empty(0, dtype=np.int64)
-        return Arrival(nobody, torch.zeros(0, *self._zero.shape), self._version, lost=self._asked)
-
-    def commit(self, state: ServerState) -> None:
-        """Nobody remembers."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +90,7 @@ class Trainer:
         return Trainer(self.recipe, self.schema, self.task, values, self.device)
 
     def algorithm(self, share: float) -> Algorithm:
-        """The algorithm for a selection that about `share` of the clients meet, a public guess.
+        """The algorithm for a selection that about `share` of the clients meet, as a paid-for answer told.
 
         The server divides by that many clients instead of all, as a longer step; a rule that adapts its steps by
         itself is left alone.
@@ -122,10 +100,10 @@ class Trainer:
             values["server_learning_rate"] = values["server_learning_rate"] / share
         return self.recipe.build(self.task, values)
 
-    def train(self, clients: Clients | None, share: float, rng: Rng, pay: Pay = unpaid) -> Generator:
-        """The model of what these clients hold; None for clients that hold nothing at all."""
+    def train(self, clients: Clients, share: float, rng: Rng, pay: Pay = unpaid) -> Generator:
+        """The model of what these clients hold."""
         algorithm = self.algorithm(share)
-        link: Link = Nobody() if clients is None else InProcess(clients, rng, device=self.device)
+        link = InProcess(clients, rng, device=self.device)
         state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
         state = run(algorithm, link, state, rng, pay, _unseen, algorithm.rounds)
         return released(algorithm, state, self.schema, self.recipe.name, self.values)

@@ -11,6 +11,7 @@ from typing import Any
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.inspect.sample import Sample
+from fedsynth.inspect.selection import Share
 from fedsynth.inspect.survey import Spread
 from fedsynth.inspect.verdict import Finding, Null
 from fedsynth.privacy.statement import Statement
@@ -24,14 +25,14 @@ class Model:
     words: str  # what was selected
     generator: Generator
     sample: Sample
-    learned: tuple[Finding, ...] = ()  # against models of nothing; empty where that was not simulated
+    share: Share  # of the clients that met it, up to noise
     before: Sample | None = None  # what an earlier inspection made up
     change: tuple[Finding, ...] = ()  # against that
 
     @property
     def empty(self) -> bool:
-        """Whether it shows nothing but noise."""
-        return bool(self.learned) and not any(finding.fires for finding in self.learned)
+        """Whether it shows nothing but noise, because as far as can be told nobody met the selection."""
+        return self.share.nobody
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Findings:
             "models": {
                 name: {
                     "selected": model.words,
-                    "learned": [finding.to_dict() for finding in model.learned],
+                    "share": asdict(model.share),
                     "change": [finding.to_dict() for finding in model.change],
                 }
                 for name, model in self.models.items()

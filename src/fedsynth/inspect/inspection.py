@@ -17,10 +17,10 @@ from fedsynth.inspect.earlier import ROOT, Earlier
 from fedsynth.inspect.findings import Findings, Model
 from fedsynth.inspect.primary import Primary
 from fedsynth.inspect.sample import Sample
-from fedsynth.inspect.selection import Selection, Share, select
+from fedsynth.inspect.selection import Selection, select
 from fedsynth.inspect.survey import Survey
 from fedsynth.inspect.unlabelled import strip_labels, without_label
-from fedsynth.inspect.verdict import TOLERANCE, Finding, Null, Simulation, judge, learned
+from fedsynth.inspect.verdict import TOLERANCE, Finding, Null, Simulation, judge
 from fedsynth.privacy import account
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger
@@ -107,20 +107,20 @@ def inspect(
         clients = select(raw, encoded, chosen.selection, chosen.marks)
         generator = trainer.train(clients, chosen.share.guess, rng.at("model", name), purse.pay)
         sample = Sample.draw(generator, asked.shown, rng.at("sample", name))
-        models[name] = Model(chosen.selection.words, generator, sample)
-    shares = {name: chosen.share for name, chosen in settled.items()}
+        models[name] = Model(chosen.selection.words, generator, sample, chosen.share)
+    shares = [model.share for model in models.values()]
     null: Null = ()
     if asked.simulation.models:
         tell("simulating what noise alone would show")
         null = asked.simulation.no_difference(
-            trainer, [model.sample for model in models.values()], list(shares.values()), rng.at("null")
+            trainer, [model.sample for model in models.values()], shares, rng.at("null")
         )
     findings = Findings(
         schema,
         asked.schema,
         {"recipe": asked.request.recipe, **trainer.values},
         _statement(asked, trainer, purse.ledger),
-        _judged(asked, trainer, models, shares, earlier, null, rng.at("silence")),
+        _since(asked, models, earlier, null),
         _contrast(asked, list(models.values()), null),
         null,
         spreads,
@@ -158,30 +158,16 @@ def _purse(
     return Purse(ledger, "inspection" if out is None else out.name, policy)
 
 
-def _judged(
-    asked: Inspection,
-    trainer: Trainer,
-    models: Mapping[str, Model],
-    shares: Mapping[str, Share],
-    earlier: Earlier | None,
-    null: Null,
-    rng: Rng,
+def _since(
+    asked: Inspection, models: Mapping[str, Model], earlier: Earlier | None, null: Null
 ) -> dict[str, Model]:
-    """Each model held against models of nothing, and against what it looked like before."""
-    plan = asked.simulation
-    guesses = dict.fromkeys(share.guess for share in shares.values()) if plan.models else {}
-    nothing = {guess: plan.nobody(trainer, guess, rng.at(place)) for place, guess in enumerate(guesses)}
+    """Each model with what it looked like before, and whether that is another thing."""
     seen = {}
     for name, model in models.items():
-        silent = nothing.get(shares[name].guess, [])
         before = None if earlier is None else earlier.sample(name)
         change = {} if before is None else differences(model.sample, before)
-        seen[name] = replace(
-            model,
-            learned=learned(model.sample, silent) if silent else (),
-            before=before,
-            change=judge(change, null, plan.models, asked.tolerance),
-        )
+        found = judge(change, null, asked.simulation.models, asked.tolerance)
+        seen[name] = replace(model, before=before, change=found)
     return seen
 
 

@@ -21,8 +21,9 @@ from fedsynth.inspect.primary import Primary
 from fedsynth.rng import Rng
 
 WAYS = ("user", "example")
-_OWN_KEYS = ("by", "criterion", "below", "above", "at_least", "share")
-_USUAL_SHARE = 0.5
+_LEAST_SHARE = 0.05
+_SURE = 3.0  # standard deviations
+_OWN_KEYS = ("by", "criterion", "below", "above", "at_least")
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,24 @@ class Bound:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of clients that qualify, as it is known, and how far off that may be (a standard deviation)."""
+    """The share of clients that meet a selection, as the noisy answer to a question, and its standard deviation."""
 
-    guess: float
+    told: float
     error: float = 0.0
+
+    @property
+    def guess(self) -> float:
+        """A share that the server can divide by."""
+        return min(1.0, max(_LEAST_SHARE, self.told))
+
+    @property
+    def nobody(self) -> bool:
+        """Whether noise explains the answer: as far as can be told, nobody is there."""
+        return self.told <= _SURE * self.error
 
     def drawn(self, rng: Rng) -> float:
         """A share that the truth may be."""
-        return float(np.clip(self.guess + self.error * rng.numpy().normal(), 0.02, 1.0))
+        return float(np.clip(self.guess + self.error * rng.numpy().normal(), _LEAST_SHARE, 1.0))
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,7 @@ class Selection:
     """Rows to train on, as data.
 
     By example: the rows that meet the criterion, at clients with `at_least` so many of them. By user: all rows of
-    clients whose share of such rows is `below` or `above` a bound. `share` is a public guess of how many clients
-    qualify: the server divides by it, so that its steps have the usual length; nothing else depends on it.
+    clients whose share of such rows is `below` or `above` a bound.
     """
 
     criterion: Criterion
@@ -78,15 +88,12 @@ class Selection:
     below: Bound | None = None
     above: Bound | None = None
     at_least: int = 1
-    share: float = _USUAL_SHARE
 
     def __post_init__(self) -> None:
         if self.by not in WAYS:
             raise BadInput(f"by={self.by!r}: unknown; {nearest(self.by, WAYS)}")
         if self.at_least < 1:
             raise BadInput(f"at_least={self.at_least}: expected at least 1 row")
-        if not 0 < self.share <= 1:
-            raise BadInput(f"share={self.share}: a guess of the share of clients that qualify lies in (0, 1]")
         if self.by == "example" and (self.below or self.above):
             raise BadInput('below and above are bounds on a client; use by = "user", or at_least for rows')
         if self.by == "user" and not (self.below or self.above):
@@ -107,10 +114,7 @@ class Selection:
         rows = keys.get("at_least", 1)
         if isinstance(rows, bool) or not isinstance(rows, int):
             raise BadInput(f"at_least={rows!r}: expected a whole number of rows")
-        share = keys.get("share", _guess(name, bounds))
-        if isinstance(share, bool) or not isinstance(share, (int, float)):
-            raise BadInput(f"share={share!r}: expected a number")
-        return cls(criterion, by, bounds.get("below"), bounds.get("above"), rows, float(share))
+        return cls(criterion, by, bounds.get("below"), bounds.get("above"), rows)
 
     @property
     def percentiles(self) -> bool:
@@ -156,17 +160,6 @@ class Selection:
         return replace(self, below=found["below"], above=found["above"])
 
 
-def _guess(name: str, bounds: Mapping[str, Bound]) -> float:
-    """The share of clients that a percentile selects is public; of anything else a guess is."""
-    if name == "everyone":
-        return 1.0
-    low = bounds["above"].value if "above" in bounds and bounds["above"].percentile else None
-    high = bounds["below"].value if "below" in bounds and bounds["below"].percentile else None
-    if low is None and high is None:
-        return _USUAL_SHARE
-    return min(1.0, max(0.01, (1.0 if high is None else high) - (low or 0.0)))
-
-
 def _shown(bound: Bound) -> str:
     return f"the {bound.value:.0%} percentile" if bound.percentile else f"{bound.value:.3g}"
 
@@ -204,13 +197,17 @@ def mark(raw: RawClients, criterion: Criterion, schema: Schema, model: Primary |
     return Marks(rows, failed)
 
 
+def chosen_rows(raw: RawClients, selection: Selection, marks: Marks) -> list[np.ndarray]:
+    """Which of its rows each client trains on, in the order of clients; none where the model failed."""
+    return [
+        selection.chosen(marks.rows[places]) & ~marks.failed[client]
+        for client, places in enumerate(rows_by_client(raw))
+    ]
+
+
 def select(raw: RawClients, encoded: Clients, selection: Selection, marks: Marks) -> Clients:
     """The same clients with the encoded rows that they train on; as many clients as before."""
-    by_client = rows_by_client(raw)
-    kept = [
-        selection.chosen(marks.rows[places]) & ~marks.failed[client]
-        for client, places in enumerate(by_client)
-    ]
+    kept = chosen_rows(raw, selection, marks)
     offsets = np.zeros(raw.count + 1, dtype=np.int64)
     np.cumsum([mask.sum() for mask in kept], out=offsets[1:])
     taken_rows = torch.from_numpy(np.flatnonzero(np.concatenate(kept)))  # encoded rows are sorted by owner

@@ -7,7 +7,7 @@ is learned, for a line in the ledger. A failure is one more bin, so telling thei
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -25,7 +25,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import quantiles
 from fedsynth.inspect.criterion import Classified, Criterion, WeakSlices, label_places
 from fedsynth.inspect.primary import Primary
-from fedsynth.inspect.selection import Marks, Selection, Share, mark
+from fedsynth.inspect.selection import Marks, Selection, Share, chosen_rows, mark
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian, gaussian_event
 from fedsynth.privacy.clip import Clip
@@ -34,7 +34,6 @@ from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
 
 BINS = 20
-_DOUBT = 0.3  # a guessed share may be off by so much of itself
 _EDGES = tuple(step / BINS for step in range(BINS + 1))
 
 
@@ -92,6 +91,13 @@ def slices_question(raw: RawClients, schema: Schema, right: Marks) -> Question:
     return Question("accuracy of the model by class", answers)
 
 
+def meeting_question(raw: RawClients, settled: Sequence[tuple[Selection, Marks]]) -> Question:
+    """Whether a client meets each selection; it may meet all of them, so each yes counts 1 / sqrt(selections)."""
+    meets = [[rows.any() for rows in chosen_rows(raw, selection, marks)] for selection, marks in settled]
+    answers = np.array(meets, dtype=np.float64).T / math.sqrt(len(settled))
+    return Question("clients that meet each selection", answers)
+
+
 @dataclass(frozen=True)
 class Spread:
     """What is known of the clients' shares: noisy numbers of clients by bin, and of those at which the model failed."""
@@ -105,10 +111,6 @@ class Spread:
     def of(cls, criterion: Criterion, answer: np.ndarray, deviation: float) -> Spread:
         """Read the answer to `shares_question`."""
         return cls(criterion.words, tuple(map(float, answer[:BINS])), float(answer[BINS]), deviation)
-
-    def error(self, clients: int) -> float:
-        """How far off a share of the clients may be that was read from these numbers: half of them are added up."""
-        return self.deviation * math.sqrt(BINS / 2) / clients
 
     def settle(self, selection: Selection) -> Selection:
         """The selection with its percentiles as bounds."""
@@ -164,23 +166,25 @@ class Survey:
                 questions[criterion] = shares_question(raw, criterion, marks[criterion])
         return cls(selections, raw, schema, model, marks, questions)
 
-    def noise(self, epsilon: float, delta: float) -> float | None:
-        """The noise of each question, if all of them together may cost so much; None if there are none."""
-        if not self.questions:
-            return None
+    @property
+    def size(self) -> int:
+        """How many questions there are, with the last one: how many meet each selection."""
+        return len(self.questions) + 1
+
+    def noise(self, epsilon: float, delta: float) -> float:
+        """The noise of each question, if all of them together may cost so much."""
         return account.calibrate(
-            lambda noise: account.repeat(gaussian_event(noise), len(self.questions)), epsilon, delta
+            lambda noise: account.repeat(gaussian_event(noise), self.size), epsilon, delta
         )
 
     def events(self, noise: float | None) -> list[DpEvent]:
         """What the answers cost."""
-        queries = [question.query(noise) for question in self.questions.values()]
-        return [charge.event for query in queries for charge in query.charges()]
+        return [] if noise is None else [gaussian_event(noise)] * self.size
 
     def conduct(
         self, noise: float | None, rng: Rng, pay: Pay
     ) -> tuple[dict[str, Settled], tuple[Spread, ...]]:
-        """Ask, and settle the selections by the answers."""
+        """Ask, settle the selections by the answers, and ask how many clients meet each of them now."""
         answers = {
             criterion: question.ask(noise, rng.at(place), pay)
             for place, (criterion, question) in enumerate(self.questions.items())
@@ -190,11 +194,18 @@ class Survey:
             for criterion, answer in answers.items()
             if not criterion.by_class
         }
-        settled = {
-            name: self._settle(selection, answers, spreads, noise or 0.0)
-            for name, selection in self.selections.items()
+        settled = [
+            self._settle(selection, answers, spreads, noise or 0.0) for selection in self.selections.values()
+        ]
+        question = meeting_question(self.raw, settled)
+        unit = math.sqrt(len(settled)) / len(self.raw)
+        told = question.ask(noise, rng.at("meeting"), pay) * unit
+        shares = [Share(float(share), (noise or 0.0) * unit) for share in told]
+        named = {
+            name: Settled(selection, marks, share)
+            for name, (selection, marks), share in zip(self.selections, settled, shares, strict=True)
         }
-        return settled, tuple(spreads.values())
+        return named, tuple(spreads.values())
 
     def _settle(
         self,
@@ -202,16 +213,11 @@ class Survey:
         answers: Mapping[Criterion, np.ndarray],
         spreads: Mapping[Criterion, Spread],
         noise: float,
-    ) -> Settled:
+    ) -> tuple[Selection, Marks]:
         criterion = selection.criterion
-        guess = Share(selection.share, 0.0 if selection.share == 1 else _DOUBT * selection.share)
         if criterion.by_class:
             found = weak_classes(cast(WeakSlices, criterion), answers[criterion], noise)
-            selection = replace(selection, criterion=found)
-            return Settled(selection, mark(self.raw, found, self.schema, self.model), guess)
-        if criterion not in spreads or not selection.percentiles:
-            return Settled(selection, self.marks[criterion], guess)
-        error = spreads[criterion].error(len(self.raw))
-        return Settled(
-            spreads[criterion].settle(selection), self.marks[criterion], Share(selection.share, error)
-        )
+            return replace(selection, criterion=found), mark(self.raw, found, self.schema, self.model)
+        if selection.percentiles:
+            selection = spreads[criterion].settle(selection)
+        return selection, self.marks[criterion]

@@ -6,6 +6,7 @@ no difference: their rows are drawn from what was released, so this costs no pri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
@@ -83,44 +84,27 @@ class Simulation:
     ) -> list[dict[str, float]]:
         """Statistics between models of clients among whom there is no difference.
 
-        Nobody knows how many clients really qualified, and a model of few of them shows more noise. So each made-up
-        population has another share of clients that hold rows, as far off as the guess may be.
+        How many clients really qualified is known only up to noise, and a model of few of them shows more noise. So
+        each made-up population has another share of clients that hold rows, as far off as the answer may be.
         """
         if not self.models:
             return []
         together = pooled(samples)
+        distinct = list(dict.fromkeys(shares))
+        count = self.models if len(distinct) == 1 else max(2, math.ceil(self.models * 2 / 3))
         sides = [
-            self._side(trainer, together, share, rng.at("side", place))
-            for place, share in enumerate(dict.fromkeys(shares))
+            self._side(trainer, together, share, count, rng.at("side", place))
+            for place, share in enumerate(distinct)
         ]
         pairs = combinations(sides[0], 2) if len(sides) == 1 else product(*sides[:2])
         return [differences(one, other) for one, other in pairs]
 
-    def _side(self, trainer: Trainer, together: Sample, share: Share, rng: Rng) -> list[Sample]:
+    def _side(self, trainer: Trainer, together: Sample, share: Share, count: int, rng: Rng) -> list[Sample]:
         made = []
-        for number in range(self.models):
+        for number in range(count):
             stream = rng.at("model", number)
             holding = share.drawn(stream.at("share"))
             clients = made_up_clients(together, trainer.task.clients, holding, self.rows, stream)
             generator = trainer.train(clients, share.guess, stream)
             made.append(Sample.draw(generator, self.shown, stream.at("sample")))
         return made
-
-    def nobody(self, trainer: Trainer, share: float, rng: Rng) -> list[Sample]:
-        """What models look like that were trained on nothing but noise."""
-        streams = [rng.at("nobody", number) for number in range(max(3, self.models))]
-        return [
-            Sample.draw(trainer.train(None, share, stream), self.shown, stream.at("sample"))
-            for stream in streams
-        ]
-
-
-def learned(sample: Sample, silent: Sequence[Sample]) -> tuple[Finding, ...]:
-    """Whether a model shows anything that noise alone does not: it is held against models of nothing.
-
-    A selection that nobody meets is found out here, after training and from what was released.
-    """
-    against = [differences(sample, other) for other in silent]
-    values = {name: float(np.mean([entry[name] for entry in against])) for name in against[0]}
-    null = [differences(one, other) for one, other in combinations(silent, 2)]
-    return judge(values, null, len(silent), tolerance=0.0)

@@ -79,8 +79,8 @@ def _cards(findings: Findings) -> list[Verdict]:
 def _nothing(names: Sequence[str]) -> Verdict:
     told = " and ".join(names)
     sentence = (
-        f"The model of {told} shows nothing that noise alone would not: too few participants met the selection, or "
-        "the budget is too small. How many they were is not known."
+        f"As far as can be told, nobody met the selection {told}: the noisy number of those who do is no more than "
+        "noise, and so is its model."
     )
     return Verdict("Was anything learned?", "fair", "Noise only", sentence)
 
@@ -125,9 +125,6 @@ def _numbers(findings: Findings) -> Section | None:
         )
         tests += [tag("p", words, class_="soft"), _findings_table(findings.contrast)]
         tests += _strips(findings.contrast, findings.null)
-    for name, model in findings.models.items():
-        if model.learned:
-            tests += [tag("h3", f"Is {name} more than noise?"), _findings_table(model.learned)]
     return Section("numbers", "Is it more than noise?", tests) if tests else None
 
 
@@ -189,15 +186,22 @@ def _change(findings: Findings) -> Section | None:
     body: list[Any] = []
     for name, model in compared.items():
         assert model.before is not None
-        before = Model(model.words, model.generator, model.before)
+        before = Model(model.words, model.generator, model.before, model.share)
         body += [tag("h3", name), *contrast_view((f"{name} before", before), (f"{name} now", model))]
         body += [_findings_table(model.change)] if model.change else []
     return Section("change", "What changed since then?", body)
 
 
-def _survey(findings: Findings) -> Section | None:
+def _survey(findings: Findings) -> Section:
+    rows = [
+        [name, model.words, f"{max(0.0, model.share.told):.0%} ± {model.share.error:.0%}"]
+        for name, model in findings.models.items()
+    ]
+    met = table(
+        ["selection", "asked for", "participants who meet it"], rows, "How many meet each selection", (2,)
+    )
     if not findings.spreads:
-        return None
+        return Section("survey", "What was asked first?", [met])
     pictures = [
         figure(spread.criterion, spread_picture(spread), _failed(spread)) for spread in findings.spreads
     ]
@@ -208,7 +212,7 @@ def _survey(findings: Findings) -> Section | None:
     return Section(
         "survey",
         "What was asked first?",
-        [tag("p", words, class_="soft"), tag("div", pictures, class_="narrow")],
+        [met, tag("p", words, class_="soft"), tag("div", pictures, class_="narrow")],
     )
 
 

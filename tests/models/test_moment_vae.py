@@ -1,9 +1,11 @@
 """A decoder that starts from class moments: its latent codes, its start, its sampling."""
 
+from dataclasses import replace
+
 import torch
 
 from fedsynth.models.model import initialise, layouts
-from fedsynth.models.moment_vae import MomentVAE
+from fedsynth.models.moment_vae import MomentVAE, wobbled
 from fedsynth.models.spectrum import picture, spectrum
 from fedsynth.rng import Rng
 
@@ -57,3 +59,21 @@ def test_the_loss_counts_the_rows_that_weigh():
 def test_images_lie_between_black_and_white():
     images = MODEL.sample(params(), torch.tensor([0, 1, 1]), Rng(1))
     assert images.shape == (3, 1, 8, 8) and images.min() >= 0 and images.max() <= 1
+
+
+def test_wobbling_moves_pictures_a_little_and_no_class_more_than_another():
+    images = torch.zeros(400, 1, 16, 16)
+    images[:, :, 6:10, 6:10] = 1.0
+    moved = wobbled(images, 1.0, torch.Generator().manual_seed(1))
+    assert moved.min() >= 0 and moved.max() <= 1
+    assert 0 < (moved - images).abs().mean() < 0.1
+    torch.testing.assert_close(moved.mean((0, 1)), images.mean((0, 1)), atol=0.35, rtol=0)
+    still = wobbled(images, 1e-6, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(still, images, atol=1e-3, rtol=0)
+
+
+def test_samples_wobble_only_if_asked_to():
+    named, labels = params(), torch.arange(20) % 2
+    plain = MODEL.sample(named, labels, Rng(1))
+    assert torch.equal(plain, replace(MODEL, wobble=0.0).sample(named, labels, Rng(1)))
+    assert not torch.equal(plain, replace(MODEL, wobble=1.0).sample(named, labels, Rng(1)))

@@ -171,13 +171,14 @@ def _table_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial],
 def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial], int, int]:
     """The finished runs on images, and how many they were trained and tested on."""
     judge = ImageJudge(experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows)
-    trials = []
-    for number, seed in enumerate(experiment.each):
-        observer = watch(number) if watch else None
-        made = judge.trial(replace(experiment.request, seed=seed), observer, experiment.fit)
-        trials.append(
-            _Trial(made.scores, made.fitted.settings, made.fitted.privacy, made.seconds, made.shown)
-        )
+    made = [
+        judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None, experiment.fit)
+        for number, seed in enumerate(experiment.each)
+    ]
+    trials = [
+        _Trial(scores, each.fitted.settings, each.fitted.privacy, each.seconds, judge.shown(each))
+        for each, scores in zip(made, judge.scores(made), strict=True)
+    ]
     return trials, judge.rows, judge.test_rows
 
 

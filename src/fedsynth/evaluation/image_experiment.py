@@ -15,7 +15,7 @@ from fedsynth.data.datasets import celeba, celeba_identities, fashion_mnist, mni
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.experiment_fit import Fit, Fitted, fit_recipe
-from fedsynth.evaluation.image_utility import image_performance
+from fedsynth.evaluation.image_utility import image_performances
 from fedsynth.evaluation.score import Score, across_runs, over_seeds
 from fedsynth.evaluation.utility import Performance
 from fedsynth.rng import Rng
@@ -46,12 +46,12 @@ OWNERS: dict[str, Callable[[str], np.ndarray]] = {"mnist": mnist_writers, "celeb
 
 @dataclass(frozen=True)
 class Made:
-    """One training: its scores, what was trained, and the first images of each class for a picture."""
+    """One training: what was trained, how long it took, and its synthetic sets."""
 
-    scores: list[Score]
     fitted: Fitted
     seconds: float
-    shown: np.ndarray  # [classes * SHOWN, height, width], class by class
+    sets: list[tuple[np.ndarray, np.ndarray]]  # images and labels
+    device: str
 
 
 class ImageJudge:
@@ -77,18 +77,28 @@ class ImageJudge:
         return len(self._test[0])
 
     def trial(self, request: Request, watch: Watch | None, fit: Fit = fit_recipe) -> Made:
-        """One training, and the mean of the scores of its synthetic sets, each with a classifier of its own."""
+        """One training and the synthetic sets that were drawn from it."""
         began = time.perf_counter()
         clients = self._clients(request)
         fitted = fit(request, clients, self.schema, watch)
         seconds = time.perf_counter() - began
-        scores, shown = [], np.empty(0)
+        sets = []
         for number in range(self._sets):
             seed = None if request.seed is None else request.seed + 1000 * number
             images, labels = fitted.draw(self.rows, seed)
-            scores.append(self._scores(np.asarray(images), np.asarray(labels), number, request.device))
-            shown = self._first(np.asarray(images), np.asarray(labels)) if number == 0 else shown
-        return Made(scores[0] if len(scores) == 1 else across_runs(scores), fitted, seconds, shown)
+            sets.append((np.asarray(images), np.asarray(labels)))
+        return Made(fitted, seconds, sets, request.device)
+
+    def scores(self, trials: list[Made]) -> list[list[Score]]:
+        """For each training the means of the scores of its sets; each set has classifiers of its own, all at once."""
+        each = self._scores([one for made in trials for one in made.sets], trials[0].device)
+        by_trial = [each[start : start + self._sets] for start in range(0, len(each), self._sets)]
+        return [found[0] if len(found) == 1 else across_runs(found) for found in by_trial]
+
+    def shown(self, made: Made) -> np.ndarray:
+        """The first images of each class for a picture, [classes * SHOWN, height, width], class by class."""
+        images, labels = made.sets[0]
+        return np.concatenate([images[labels == name][:SHOWN] for name in self.schema.classes])
 
     def _clients(self, request: Request) -> RawClients:
         """As many simulated clients as were asked for, or else the natural ones."""
@@ -105,18 +115,21 @@ class ImageJudge:
             rng=Rng(request.seed).at("split"),
         )
 
-    def _scores(self, images: np.ndarray, labels: np.ndarray, number: int, device: str) -> list[Score]:
+    def _scores(self, sets: list[tuple[np.ndarray, np.ndarray]], device: str) -> list[list[Score]]:
+        """The scores of each set; what real images teach is learned beside the first."""
         test, classes = self._labelled(*self._test, device), len(self.schema.classes)
-        scores = []
+        made = [self._labelled(*each, device) for each in sets]
+        scores: list[list[Score]] = [[] for _ in sets]
         for name in self._classifiers:
-            if name not in self._beside:
-                real = self._labelled(self._images, self._labels, device)
-                self._beside[name] = image_performance(real, test, classes, name, 0, PASSES)
-            made = image_performance(
-                self._labelled(images, labels, device), test, classes, name, number, PASSES
-            )
+            first = [] if name in self._beside else [self._labelled(self._images, self._labels, device)]
+            seeds = [*[0] * len(first), *range(len(sets))]
+            found = image_performances([*first, *made], test, classes, name, seeds, PASSES)
+            if first:
+                self._beside[name] = found.pop(0)
             detail = {"train_on_real": self._beside[name].accuracy, "passes": PASSES}
-            scores.append(over_seeds(f"{name}: accuracy", [made.accuracy], (number,), detail=detail))
+            for number, each in enumerate(found):
+                value = over_seeds(f"{name}: accuracy", [each.accuracy], (number,), detail=detail)
+                scores[number].append(value)
         return scores
 
     def _labelled(self, images: np.ndarray, labels: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
@@ -126,6 +139,3 @@ class ImageJudge:
         codes = order[np.searchsorted(names, labels, sorter=order)]
         pixels = torch.tensor(images)[..., None] if images.ndim == 3 else torch.tensor(images)
         return pixels.movedim(3, 1).contiguous().to(device), torch.tensor(codes).to(device)
-
-    def _first(self, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        return np.concatenate([images[labels == name][:SHOWN] for name in self.schema.classes])

@@ -6,6 +6,7 @@ Logistic regression, MLP and CNN of DPD-fVAE (appendix C.2), and the student net
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.classifiers import calmly
 from fedsynth.evaluation.features import fit
 from fedsynth.evaluation.score import Score, failure, over_seeds
+from fedsynth.evaluation.side_by_side import fit_side_by_side
 from fedsynth.evaluation.utility import MEASURES, Performance, measure
 from fedsynth.rng import Rng
 
@@ -66,23 +68,67 @@ def image_performance(
     train: Labelled, test: Labelled, classes: int, classifier: str, seed: int, passes: int
 ) -> Performance:
     """Train on `train`, measure on `test`; refused with the reason if `train` cannot teach anything."""
+    return image_performances([train], test, classes, classifier, [seed], passes)[0]
+
+
+def image_performances(
+    trains: Sequence[Labelled],
+    test: Labelled,
+    classes: int,
+    classifier: str,
+    seeds: Sequence[int],
+    passes: int,
+) -> list[Performance]:
+    """The same for several sets of equal size, each with a classifier of its own; on a GPU all learn at once."""
     if classifier not in IMAGE_CLASSIFIERS:
         raise BadInput(f"classifier {classifier!r}: unknown; {nearest(classifier, IMAGE_CLASSIFIERS)}")
-    if not len(train[0]) or len(torch.unique(train[1])) < 2:
-        raise BadInput("the training images have fewer than two classes, so nothing can be learned from them")
+    for images, labels in trains:
+        if not len(images) or len(torch.unique(labels)) < 2:
+            raise BadInput(
+                "the training images have fewer than two classes, so nothing can be learned from them"
+            )
     if classifier == LOGISTIC:
-        learn = _logistic_on_gpu if train[0].is_cuda else _logistic
-        return measure(test[1].cpu().numpy(), learn(train, test, classes, seed))
-    with torch.random.fork_rng(devices=[train[0].device] if train[0].is_cuda else []):
-        torch.manual_seed(Rng(seed).at("image classifier").integer())  # for weights and dropout
-        shape = (train[0].shape[1], train[0].shape[2], train[0].shape[3])
-        network = NETWORKS[classifier](shape, classes).to(train[0].device)
-        generator = Rng(seed).at("image batches").torch_generator()
-        fit(network, lambda x: network(x.float() / 255), *train, passes, generator)
-    network.eval()
+        learn = _logistic_on_gpu if trains[0][0].is_cuda else _logistic
+        found = [learn(train, test, classes, seed) for train, seed in zip(trains, seeds, strict=True)]
+    else:
+        found = _networks(trains, test, classes, NETWORKS[classifier], seeds, passes)
+    return [measure(test[1].cpu().numpy(), chances) for chances in found]
+
+
+def _networks(
+    trains: Sequence[Labelled],
+    test: Labelled,
+    classes: int,
+    build: Callable[[Shape, int], nn.Module],
+    seeds: Sequence[int],
+    passes: int,
+) -> list[np.ndarray]:
+    """What a network trained on each set says of the test images, [rows, classes] each."""
+    device = trains[0][0].device
+    shape = (trains[0][0].shape[1], trains[0][0].shape[2], trains[0][0].shape[3])
+    networks = []
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        generators = [Rng(seed).at("image batches").torch_generator() for seed in seeds]
+        for seed in seeds:
+            torch.manual_seed(Rng(seed).at("image classifier").integer())  # for weights and dropout
+            networks.append(build(shape, classes).to(device))
+            if len(trains) == 1 or device.type != "cuda":
+                network, number = networks[-1], len(networks) - 1
+                fit(network, partial(_bytes, network), *trains[number], passes, generators[number])
+        if len(trains) > 1 and device.type == "cuda":
+            fit_side_by_side(networks, trains, passes, generators)
+    return [_chances(network.eval(), test[0]) for network in networks]
+
+
+def _bytes(network: nn.Module, images: Tensor) -> Tensor:
+    logits: Tensor = network(images.float() / 255)
+    return logits
+
+
+def _chances(network: nn.Module, images: Tensor) -> np.ndarray:
     with torch.no_grad():
-        chances = [network(part.float() / 255).double().softmax(1).cpu() for part in test[0].split(500)]
-    return measure(test[1].cpu().numpy(), torch.cat(chances).numpy())
+        parts = [_bytes(network, part).double().softmax(1).cpu() for part in images.split(500)]
+    return torch.cat(parts).numpy()
 
 
 def _logistic(train: Labelled, test: Labelled, classes: int, seed: int) -> np.ndarray:

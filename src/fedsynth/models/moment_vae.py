@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.models.levels import brightness, level_edges
@@ -23,6 +24,9 @@ from fedsynth.rng import Rng
 
 _GAIN = 0.1  # of the correction, which starts untrained
 _REST = 0.02  # variance of a pixel that the prior leaves to noise
+_WOBBLE = torch.tensor(
+    [[0.12], [0.1], [0.06], [0.04], [0.04]]
+)  # radians, slope, share, and halves of the side
 _USUAL_LOSS = 0.05  # of a pixel; larger losses are reported as this
 
 
@@ -72,7 +76,8 @@ class Levels(nn.Module):
 class MomentVAE:
     """Class Gaussians in the `frequencies` lowest of a square image, corrected by a convolutional decoder.
 
-    With `levels`, what is drawn is taken for ranks, and a curve of so many levels gives pixels their brightness.
+    With `levels`, what is drawn is taken for ranks, and a curve of so many levels gives pixels their brightness. With
+    `wobble`, drawn pictures are turned, sheared, sized and shifted a little at random, for what noise has hidden of it.
     """
 
     channels: int
@@ -82,6 +87,7 @@ class MomentVAE:
     latent: int = 60
     width: int = 8
     levels: int = 0
+    wobble: float = 0.0
 
     @property
     def numbers(self) -> int:
@@ -147,4 +153,16 @@ class MomentVAE:
         latent = torch.randn(len(labels), self.latent, generator=generator)
         label = self._label(labels)
         pieces = zip(latent.split(2000), label.split(2000), strict=True)
-        return torch.cat([self.decode(params, z, c).clamp(0, 1) for z, c in pieces])
+        made = (self.decode(params, z, c).clamp(0, 1) for z, c in pieces)
+        return torch.cat([wobbled(each, self.wobble, generator) if self.wobble else each for each in made])
+
+
+def wobbled(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    """The images [rows, channels, side, side], each under a small random affine map; at 1 by about 7 degrees."""
+    turn, shear, size, down, across = strength * _WOBBLE * torch.randn(5, len(images), generator=generator)
+    rows = [
+        torch.stack([(1 + size) * turn.cos(), shear - turn.sin(), across], 1),
+        torch.stack([turn.sin(), (1 + size) * turn.cos(), down], 1),
+    ]
+    grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False).clamp(0, 1)

@@ -54,6 +54,12 @@ class Start:
     levels: int = setting(
         17, "levels of brightness that pixels are asked for (0: draw Gaussians as they are)", 0
     )
+    wobble: float = setting(
+        0.0,
+        "how far drawn pictures are turned, sheared and shifted at random (1: as handwriting varies)",
+        0.0,
+        3.0,
+    )
     start_share: float = setting(0.9, "share of the budget for the class moments", 0.01, 0.999)
 
     def __post_init__(self) -> None:
@@ -164,7 +170,9 @@ def moment_vae(
     channels, side = task.image
     frequencies = min(start.frequencies, side**2)
     latent = min(start.latent, channels * frequencies)
-    model = MomentVAE(channels, side, task.classes, frequencies, latent, start.width, start.levels)
+    model = MomentVAE(
+        channels, side, task.classes, frequencies, latent, start.width, start.levels, start.wobble
+    )
     size = total_size(model, ["decoder"])
     clip = privacy.clip or _USUAL_CLIP[task.unit]
     mechanism: Mechanism = NoPrivacy()

@@ -22,7 +22,7 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Watch
 
-PASSES = 10
+PASSES = 6
 SHOWN = 10  # images of a class in the grid
 Images = tuple[np.ndarray, np.ndarray, Schema]
 

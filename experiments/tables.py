@@ -129,31 +129,41 @@ def ranking(results: list[dict]) -> str:
     return text + "\n\n" + legend
 
 
+BESIDE = {"cnn: accuracy": ("mlp: accuracy", "logistic regression: accuracy")}
+
+
 def claims(results: list[dict]) -> str:
-    """One measure of each row beside what its paper claims; what was done otherwise is told below, once."""
-    measure = results[0]["measure"]
-    beside = _score(results[0], measure)["detail"]
+    """One measure of each row (for images, of each classifier) beside what its paper claims, and notes below."""
+    held = [score["name"] for result in results for score in result["scores"]]
+    measures = [results[0]["measure"]]
+    measures += [name for name in BESIDE.get(measures[0], ()) if name in held]
     told = list(dict.fromkeys(text for result in results for text in result["deviations"]))
+    heads = ["rows to learn from", "protected", *measures, "the paper", "otherwise", "seconds a run"]
+    real = [_train_on_real(results, name) for name in measures]
     lines = [
-        ["rows to learn from", "protected", measure, "the paper", "otherwise", "seconds a run"],
-        ["---", "---", "---:", "---", "---", "---:"],
-        [
-            "real rows",
-            "nobody",
-            _number(beside["train_on_real"], beside.get("train_on_real_spread")),
-            "",
-            "",
-            "",
-        ],
+        heads,
+        ["---", "---", *["---:"] * len(measures), "---", "---", "---:"],
+        ["real rows", "nobody", *real, "", "", ""],
     ]
     for result in results:
         marks = ", ".join(str(told.index(text) + 1) for text in result["deviations"])
         seconds = f"{sum(result['seconds_training']) / result['runs']:.0f}"
-        cells = [result["title"], protected(result["privacy"]), _measured(result, measure), result["claim"]]
+        scores = [_measured(result, name) if _has(result, name) else "" for name in measures]
+        cells = [result["title"], protected(result["privacy"]), *scores, result["claim"]]
         lines.append([*cells, marks, seconds])
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     notes = "\n".join(f"{number}. {note}" for number, note in enumerate(told, 1))
     return f"{text}\n\n{_measured_how(results)}\n\n{notes}".rstrip()
+
+
+def _has(result: dict, name: str) -> bool:
+    return any(score["name"] == name for score in result["scores"])
+
+
+def _train_on_real(results: list[dict], name: str) -> str:
+    """What real rows teach, from the first result that has this score."""
+    beside = _score(next(result for result in results if _has(result, name)), name)["detail"]
+    return _number(beside["train_on_real"], beside.get("train_on_real_spread"))
 
 
 LOCAL = {  # as DP-Fed-WAE scores, and a short head

@@ -1,0 +1,80 @@
+"""Figure 4: the accuracy of a CNN over epsilon, for moment_vae with clients and with records protected.
+
+python experiments/dpd_fvae/curve.py measure [--device cuda] [--out FOLDER]   one private training a point
+python experiments/dpd_fvae/curve.py draw [--out FOLDER]                      the figure from what was measured
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from fedsynth.evaluation.image_experiment import ImageJudge
+from fedsynth.synthesis.request import Request
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+PROTECTED = {"each client, central": (None, None), "each record, local": ("record", "local")}
+PAPER = {  # at epsilon 10; Table 2 of Pfitzner and Arnrich (2022)
+    "each client, central": 0.881,
+    "each record, local": 0.913,
+}
+
+
+def request(unit, trust, epsilon, device):
+    return Request(
+        recipe="moment_vae",
+        clients=500,
+        split="uniform",
+        epsilon=epsilon,
+        delta=1e-5,
+        unit=unit,
+        trust=trust,
+        device=device,
+        arguments={"wobble": 1.0},
+    )
+
+
+def measure(device, rows):
+    judge = ImageJudge("mnist", ("cnn",), 1, rows)
+    points = [(name, epsilon) for name in PROTECTED for epsilon in EPSILONS]
+    made = [judge.trial(request(*PROTECTED[name], epsilon, device), None) for name, epsilon in points]
+    found = {name: {} for name in PROTECTED}
+    for (name, epsilon), (score,) in zip(points, judge.scores(made), strict=True):
+        found[name][f"{epsilon:g}"] = score.value
+    return found
+
+
+def draw(found, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(6, 3.4))
+    for name, points in found.items():
+        (line,) = axis.semilogx(
+            [float(epsilon) for epsilon in points], list(points.values()), "o-", label=name
+        )
+        axis.plot(10.0, PAPER[name], "x", color=line.get_color(), label=f"the paper, {name}")
+    axis.set(xlabel="epsilon (delta = 1e-5)", ylabel="accuracy of a CNN", ylim=(0, 1))
+    axis.legend(fontsize=7)
+    axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("measure", "draw"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", type=int, help="train on the first so many images, for a quick look")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    file = asked.out / "curve.json"
+    if asked.what == "measure":
+        file.write_text(json.dumps(measure(asked.device, asked.rows), indent=1) + "\n")
+    draw(json.loads(file.read_text()), asked.out / "curve.png")
+
+
+if __name__ == "__main__":
+    main()

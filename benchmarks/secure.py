@@ -1,6 +1,6 @@
 """What hiding updates from the server costs: sealed and masked sums against the clear, and against PP-FedGAN's Table 3.
 
-    make bench-secure        # under ten minutes
+    make bench-secure        # a quarter of an hour on two busy cores
 
 Each case runs in a process of its own, one after the other; results go to benchmarks/results/secure.{md,json}.
 """

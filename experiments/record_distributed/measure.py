@@ -127,8 +127,8 @@ def mean(results):
     }
 
 
-def measure(name, seed, noise, masked):
-    """All systems with one noise multiplier."""
+def measure(name, seed, noise, masked, wanted):
+    """The wanted systems with one noise multiplier."""
     settings = SETTINGS[name]
     train, site, test, schema = read(name, seed)
     records = len(train)
@@ -142,11 +142,13 @@ def measure(name, seed, noise, masked):
 
     found = {"pooled": pooled(train)}
     for system, colluders in SYSTEMS.items():
-        if system == "one helps" and name == "adult":
+        if system not in wanted or (system == "one helps" and name == "adult"):
             continue
         sharing = {"rounds": steps, "threshold": 4, "colluders": colluders}
         made = trained("site_vae", train, site, schema, seed, {**given, **sharing}, masked)
         found[system] = judged(made, test, schema)
+    if "alone" not in wanted:
+        return found
     alone = []
     for one in range(1 if name == "adult" else 4):
         own = train[site == one].reset_index(drop=True)
@@ -155,7 +157,7 @@ def measure(name, seed, noise, masked):
     return {**found, "alone": mean(alone)}
 
 
-def runs_of(name, settings, seeds, masked):
+def runs_of(name, settings, seeds, masked, wanted):
     """One seed and epsilon after the other."""
     train, _, _, schema = read(name, 0)
     noises = {epsilon: calibrated(schema, settings, len(train), epsilon) for epsilon in EPSILONS}
@@ -164,7 +166,7 @@ def runs_of(name, settings, seeds, masked):
         real = {kind: performance(train, test, schema, kind, 0) for kind in CLASSIFIERS}
         for epsilon, noise in noises.items():
             began = time.perf_counter()
-            found = measure(name, seed, noise, masked)
+            found = measure(name, seed, noise, masked, wanted)
             found["real"] = {kind: {"auc": one.auc, "accuracy": one.accuracy} for kind, one in real.items()}
             seconds = time.perf_counter() - began
             print(
@@ -192,6 +194,10 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--steps", type=int, help="fewer, to try it out")
     parser.add_argument("--masked", action="store_true", help="with keys, shares and masks: the same numbers")
+    everything = ["pooled", *SYSTEMS, "alone"]
+    parser.add_argument(
+        "--systems", nargs="+", choices=everything, default=everything, help="pooled always is"
+    )
     parser.add_argument("--out", type=Path, help="where results go, if not to results/")
     parser.add_argument("--merge", type=Path, nargs="+", help="files of other seeds, to be joined")
     given = parser.parse_args()
@@ -206,7 +212,7 @@ def main():
         )
         write(path, given.data, settings, [run for one in read_files for run in one["runs"]])
         return
-    for run_done in runs_of(given.data, settings, given.seeds, given.masked):
+    for run_done in runs_of(given.data, settings, given.seeds, given.masked, given.systems):
         runs.append(run_done)
         write(path, given.data, settings, runs)
 

@@ -193,9 +193,12 @@ def local(results: list[dict]) -> str:
     runs = " or ".join(map(str, sorted({result["runs"] for result in results})))
     machines = "; ".join(sorted({f"{r['machine']['cores']} cores of {r['machine']['cpu']}" for r in results}))
     data = results[0]["data"]
+    tested = " or ".join(f"{rows:,}" for rows in sorted({result["data"]["test_rows"] for result in results}))
+    sets = " or ".join(map(str, sorted({result.get("sets", 1) for result in results})))
     how = (
-        f"{runs} trainings a row (± standard deviation where there are several), {data['synthetic_rows']:,} synthetic "
-        f"rows each, {data['test_rows']:,} test rows; ↑ higher is better, ↓ lower. Measured on {machines}."
+        f"{runs} trainings a row (± standard deviation where there are several), each the mean of {sets} synthetic "
+        f"tables of {data['synthetic_rows']:,} rows with classifiers of their own; {tested} test rows; ↑ higher is "
+        f"better, ↓ lower. Measured on {machines}."
     )
     return f"{text}\n\n{how}\n\n{notes}".rstrip()
 

@@ -113,7 +113,7 @@ def result(row, trials):
         "settings": trials[0]["settings"],
         "seeds": list(experiment.seeds),
         "runs": len(trials),
-        "sets": experiment.sets,
+        "sets": min(len(each["scores"][0]["detail"]["runs"]) for each in trials),
         "scores": [score.to_dict() for score in across_runs(found, experiment.seeds)],
         "privacy": trials[0]["privacy"],
         "claim": experiment.claim,

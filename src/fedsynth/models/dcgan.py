@@ -65,18 +65,19 @@ def _check_side(side: int) -> None:
 class PublishedCritic(nn.Module):
     """PP-FedGAN's discriminator: 109,440 parameters for grey images without labels.
 
-    Its Table 1 says 4x4 everywhere, which does not give its Table 3's number; 3x3 in the third layer does.
+    Its Table 1 says 4x4 everywhere, which does not give its Table 3's number; 3x3 in the third layer does. Its layers
+    are matrix products, since each record has a gradient of its own: as convolutions they would have a group a record.
     """
 
     def __init__(self, channels: int, side: int, classes: int) -> None:
         super().__init__()
         _check_side(side)
-        self.first = Conv2d(channels, 32, 4, stride=2, padding=1, bias=False)
-        self.second = Conv2d(32, 64, 4, stride=2, padding=1, bias=False)
+        self.first = Conv2d(channels, 32, 4, stride=2, padding=1, bias=False, method="matmul")
+        self.second = Conv2d(32, 64, 4, stride=2, padding=1, bias=False, method="matmul")
         self.second_norm = nn.GroupNorm(64, 64)
-        self.third = Conv2d(64, 128, 3, stride=2, padding=1, bias=False)
+        self.third = Conv2d(64, 128, 3, stride=2, padding=1, bias=False, method="matmul")
         self.third_norm = nn.GroupNorm(64, 128)
-        self.score = Conv2d(128, 1, 4, bias=False)
+        self.score = Conv2d(128, 1, 4, bias=False, method="matmul")
         self.direction = nn.Linear(128, classes, bias=False) if classes else None
 
     def forward(self, image: Tensor, label: Tensor) -> Tensor:

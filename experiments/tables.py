@@ -76,15 +76,21 @@ def sites(results: list[dict], classifier: str = "gradient boosting") -> str:
         for epsilon in sorted({run["epsilon"] for run in result["runs"]}):
             runs = [run for run in result["runs"] if run["epsilon"] == epsilon]
             scores = {
-                system: np.array([run[system][classifier]["auc"] for run in runs])
+                system: np.array([run[system][classifier]["auc"] for run in runs if system in run])
                 for system in SYSTEMS
-                if all(system in run for run in runs)
             }
-            means = [f"{scores[system].mean():.3f}" if system in scores else "" for system in SYSTEMS]
+            means = [_mean(scores[system], len(runs)) for system in SYSTEMS]
             apart = scores["sites"] - scores["pooled"]
             settings = [result["data"], f"{epsilon:g}", str(len(runs))]
             lines.append(settings + means + [_interval(apart)])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _mean(values: np.ndarray, runs: int) -> str:
+    """The mean, with the number of seeds where not all were measured."""
+    if not len(values):
+        return ""
+    return f"{values.mean():.3f}" + ("" if len(values) == runs else f" ({len(values)})")
 
 
 def _interval(values: np.ndarray) -> str:

@@ -52,3 +52,36 @@ def test_posts_become_synthetic_texts_with_a_statement(posts, tmp_path):
 def test_a_text_column_that_is_not_there_is_one_sentence(posts, tmp_path, capsys):
     assert run(posts, "--no-privacy", "--text-column", "body", "--out", str(tmp_path / "RUN")) == 2
     assert "no column 'body'" in capsys.readouterr().err
+
+
+def test_posts_that_are_not_utf8_are_one_sentence_that_shows_no_text(posts, tmp_path, capsys):
+    broken = tmp_path / "posts.jsonl"
+    broken.write_bytes(b'{"user": "u1", "text": "secret caf\xe9"}\n')
+    with pytest.raises(SystemExit) as ended:
+        main(
+            ["run", str(broken), "--schema", str(posts / "schema.json"), "--client-column", "user"]
+            + ["--recipe", "dp_fedavg_lm", "--no-privacy", "--out", str(tmp_path / "RUN")]
+        )
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and "line 1 is not UTF-8" in told and "secret" not in told
+
+
+def test_users_with_one_post_and_with_empty_posts_take_part_or_not(posts, tmp_path):
+    lines = [{"user": "one", "text": "see the cat."}, {"user": "none", "text": "  "}]
+    more = (posts / "posts.jsonl").read_text() + "\n" + "\n".join(map(json.dumps, lines))
+    place = tmp_path / "odd"
+    place.mkdir()
+    (place / "posts.jsonl").write_text(more)
+    (place / "schema.json").write_text((posts / "schema.json").read_text())
+    out = tmp_path / "RUN"
+    flags = ["--epsilon", "8", "--delta", "1e-3", "--rounds", "1", "--set", "rate=1", "--rows", "5"]
+    assert run(place, *flags, "--out", str(out)) == 0
+    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert history[0]["clients"] == 61  # the sixty and the one with a post
+
+
+def test_the_statement_names_where_the_words_come_from(posts, tmp_path):
+    out = tmp_path / "RUN"
+    assert run(posts, "--epsilon", "8", "--delta", "1e-3", "--rounds", "1", "--out", str(out)) == 0
+    told = json.loads((out / "privacy.json").read_text())
+    assert any("7 words of the vocabulary are taken to be public" in line for line in told["caveats"])

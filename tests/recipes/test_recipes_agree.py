@@ -71,7 +71,7 @@ def test_the_chunk_size_changes_nothing_in_the_final_model(case):
         torch.testing.assert_close(pieces.balance, whole.balance, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae", "fed_vae"])
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae", "fed_vae", "dp_fed_wae"])
 def test_the_same_seed_gives_the_same_bits(name, build, ten):
     algorithm = build(name, clients=1 if name == "central_vae" else 10)
     first, second = (finished(algorithm, ten["table"], 3) for _ in range(2))

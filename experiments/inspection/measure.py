@@ -86,6 +86,7 @@ def main() -> None:
     selections = {name: Selection.parse(keys) for name, keys in SELECTIONS[asked.by].items()}
     settings = dict(text.split("=", 1) for text in asked.set)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
+    noise: dict[float, float] = {}  # by epsilon: it depends on nothing else here
     for seed, epsilon, affected in cases(asked):
         if time.monotonic() - began > asked.seconds:
             break
@@ -95,6 +96,7 @@ def main() -> None:
             epsilon=epsilon,
             delta=1e-4,
             rounds=asked.rounds,
+            noise_multiplier=noise.get(epsilon),
             seed=seed,
             device=asked.device,
             arguments=settings,
@@ -111,6 +113,7 @@ def main() -> None:
         settled |= {"rounds": asked.rounds, **settings, "seconds": time.monotonic() - started}
         with asked.out.open("a") as file:
             file.write(json.dumps({**settled, **line(findings)}) + "\n")
+        print(seed, epsilon, affected, findings.fires, flush=True)
         if seed == int(asked.seeds.partition("-")[0]):
             kept = {name: model.sample.images[:60] for name, model in findings.models.items()}
             np.savez_compressed(asked.out.with_name(f"{asked.out.stem}_{epsilon:g}_{affected:g}.npz"), **kept)

@@ -22,21 +22,22 @@ SETTINGS = {"latent": 2, "hidden": (4,), "buffer": 3, "separation": 4, "concurre
 SCHEMA = Schema.from_dict(TABLE)
 
 
-def composed(*, private=True, trust=None, transport=None, **changes):
-    recipe = recipe_named("dpd_fvae")
+def composed(*, recipe="dpd_fvae", private=True, trust=None, transport=None, **changes):
+    recipe = recipe_named(recipe)
     task = recipe.task(SCHEMA, 20, private=private, trust=trust, transport=transport)
     values = {**SETTINGS, "noise_multiplier": 1.0, "staleness": "auto", **changes}
     return recipe.build(task, recipe.values(values))
 
 
-def test_noise_at_the_server_becomes_correlated_and_local_noise_stays():
-    central = composed()
+@pytest.mark.parametrize("recipe", ["fvae", "dpd_fvae", "dp_fedavg_gan"])
+def test_noise_at_the_server_becomes_correlated_and_local_noise_stays(recipe):
+    central = composed(recipe=recipe)
     assert isinstance(central.mechanism, BandedGaussian) and central.schedule.staleness == "constant"
     assert (central.mechanism.separation, central.mechanism.participations) == (4, 2)
-    local, plain = composed(trust="local"), composed(private=False)
+    local, plain = composed(recipe=recipe, trust="local"), composed(recipe=recipe, private=False)
     assert isinstance(local.mechanism, LocalGaussian) and isinstance(plain.mechanism, NoPrivacy)
     assert local.schedule.staleness == plain.schedule.staleness == "sqrt"
-    assert not isinstance(composed(buffer=0).schedule, FedBuff)
+    assert not isinstance(composed(recipe=recipe, buffer=0).schedule, FedBuff)
 
 
 def test_noise_shared_out_over_a_cohort_is_refused():

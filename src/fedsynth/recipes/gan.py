@@ -12,6 +12,7 @@ from fedsynth.models.gan import ImageGAN, LossName, TableGAN
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.models.per_class import PerClass, of_class
+from fedsynth.recipes.buffering import Buffering, buffered
 from fedsynth.recipes.gan_opening import Opening, answer_noise, images_query, moments_of, rows_query
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.sharing import Sharing, shared_out
@@ -149,6 +150,7 @@ def dp_fedavg_gan(
     generation: Generation = Generation(),
     opening: Opening = Opening(),
     sharing: Sharing = Sharing(),
+    buffering: Buffering = Buffering(),
 ) -> Algorithm:
     """DP-FedAvg-GAN (Augenstein et al. 2020, Algorithm 1): clients train the critic, the server the generator.
 
@@ -179,4 +181,4 @@ def dp_fedavg_gan(
         balance=_question(task, networks, opening, privacy, schedule, rounds.rounds),
         report=privacy.report * privacy.clip,
     )
-    return shared_out(algorithm, task, sharing)
+    return buffered(shared_out(algorithm, task, sharing), task, buffering)

@@ -109,6 +109,11 @@ class _Run:
 
     def _routed(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm over the link that its transport needs."""
+        if algorithm.schedule.buffered:
+            raise BadInput(
+                f"{algorithm.name}: real sites work in rounds, and a buffer takes who comes first; set order=together "
+                "for pp_fedgan, or buffer=0 for the others"
+            )
         if algorithm.transport.needs_cohort:
             self.link = masked = MaskedLink(self.remote)
             return masked.routed(algorithm)

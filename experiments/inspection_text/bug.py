@@ -50,9 +50,17 @@ def encode_words(pieces, schema):
     return torch.from_numpy(rows)
 
 
-def unknown_words(users, known):
-    """Each user's tokens that are not known, for the model of their spelling; marks without a letter are left out."""
+def unknown_words(users, known, first=False):
+    """Each user's tokens that are not known, for the model of their spelling; marks without a letter are left out.
+
+    With `first`, only those at the start of a sentence.
+    """
     return [
-        [token for tokens in sentences for token in tokens if token not in known and _FITTING.search(token)]
+        [
+            token
+            for tokens in sentences
+            for token in (tokens[:1] if first else tokens)
+            if token not in known and _FITTING.search(token)
+        ]
         for sentences in users
     ]

@@ -1,11 +1,12 @@
-"""Can a bug be found in texts that nobody may read: unknown words by position, and the spelling of unknown words.
+"""Can a bug be found in texts that nobody may read: unknown words by position, then the spelling of unknown words.
 
     python experiments/inspection_text/measure.py words [--seeds 0 20] [--shares 0 .01 .1 1] [--out FOLDER]
     python experiments/inspection_text/measure.py letters [--seeds 0 3] ...
 
-For each seed one model is trained before and one after the first two tokens of a share of all sentences were joined.
-Their noise is calibrated together: before and after cost epsilon 10 in one account. `--quick` is a small trial that
-shows that everything works.
+Words: for each seed one model is trained before and one after the first two tokens of a share of all sentences were
+joined; their noise is calibrated together to `--epsilon`. Letters: where the words pointed to the first position, one
+model spells the unknown first words; its noise is such that it and both models of words cost epsilon 10 in one account.
+`letters --all` is the paper's model of all unknown words instead, with epsilon 10 for itself. `--quick` is a trial.
 """
 
 import argparse
@@ -24,22 +25,24 @@ from fedsynth.data.corpora import stack_exchange
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
 from fedsynth.inspect.text import Speaker, first_word_shift, unknown_by_position, unlisted_words
+from fedsynth.privacy import account
 from fedsynth.rng import Rng
-from training import clients_of, train
+from training import clients_of, cost_of, noise_for, train
 
 HERE = Path(__file__).resolve().parent
 DELTA = 1e-5
 WORDS, LENGTH = 1000, 8  # known words, and tokens of a sentence that the word model reads
 LISTED, LETTERS = 5000, 16  # known words and most bytes of an unknown one, for the model of letters
-WORD_SETTINGS = {"rounds": 40, "rate": 0.25, "clip": 1.0, "learning_rate": 5.0, "most_batches": 1}
-LETTER_SETTINGS = {
+WORDS_COST, ALL_COST = 5.0, 10.0  # epsilon of the two models of words, and of these and the model of letters
+WORD_SETTINGS = {
     "rounds": 40,
-    "rate": 1.0,
+    "rate": 0.05,
     "clip": 1.0,
-    "learning_rate": 1.0,
-    "most_batches": 2,
-    "momentum": 0.5,
+    "learning_rate": 8.0,
+    "most_batches": 1,
+    "size": "tiny",
 }
+LETTER_SETTINGS = {"rounds": 150, "rate": 0.2, "clip": 1.0, "learning_rate": 5.0, "most_batches": 1}
 
 
 class Texts:
@@ -54,8 +57,8 @@ class Texts:
         rows = beginnings(with_bug(self.users, share, seed), LENGTH)
         return clients_of(rows, lambda pieces: encode_words(pieces, schema))
 
-    def letters(self, schema, known, share, seed):
-        rows = unknown_words(with_bug(self.users, share, seed), known)
+    def letters(self, schema, known, share, seed, first):
+        rows = unknown_words(with_bug(self.users, share, seed), known, first)
         return clients_of(rows, TextEncoding(schema).encode)
 
 
@@ -80,7 +83,7 @@ def measure_words(texts, options):
         earlier = train(schema, plain, settings, seed=2 * seed, **known)
         before = unknown_by_position(earlier.generator, Rng(seed))
         for share in options.shares:
-            bugged = texts.words(schema, share, seed)
+            bugged = texts.words(schema, share, seed) if share else plain
             later = train(schema, bugged, settings, seed=2 * seed + 1, **known)
             after = unknown_by_position(later.generator, Rng(seed))
             sample = (
@@ -101,20 +104,33 @@ def measure_words(texts, options):
             }
 
 
+def noise_of_letters(schema, clients, settings, options):
+    """What is left of the budget after the models of words, or all of it with --all."""
+    if options.all:
+        return noise_for(schema, clients, tuple(sorted(settings.items())), ALL_COST, DELTA, 1)
+    spoken = Schema(kind="text", vocabulary=public_words(WORDS), length=LENGTH)
+    asked = tuple(sorted(WORD_SETTINGS.items()))
+    noise = noise_for(spoken, clients, asked, WORDS_COST, DELTA, 2)
+    paid = cost_of(spoken, clients, asked, noise, 2)
+    return account.calibrate(
+        lambda z: account.compose([paid, cost_of(schema, clients, settings, z, 1)]), ALL_COST, DELTA
+    )
+
+
 def measure_letters(texts, options):
     known_words = frozenset(public_words(LISTED))
     schema = Schema(kind="text", vocabulary="bytes", length=LETTERS)
     settings = {**LETTER_SETTINGS, **options.settings}
+    noise = noise_of_letters(schema, len(texts.users), settings, options)
     for seed in range(*options.seeds):
         for share in options.shares:
-            clients = texts.letters(schema, known_words, share, seed)
+            clients = texts.letters(schema, known_words, share, seed, not options.all)
             made = train(
                 schema,
                 clients,
                 settings,
-                epsilon=options.epsilon,
-                delta=DELTA,
-                models=2,
+                epsilon=ALL_COST,
+                noise=noise,
                 seed=100 + seed,
                 device=options.device,
                 chunk=options.chunk,
@@ -124,6 +140,7 @@ def measure_letters(texts, options):
             yield {
                 "share": share,
                 "seed": seed,
+                "all": options.all,
                 "top": unlisted_words(made.generator, known_words, Rng(seed)),
                 "with a space": float(np.mean([" " in word for word in drawn])),
                 "with a space, real": float((clients.x == ord(" ") + 2).any(1).double().mean()),
@@ -139,10 +156,11 @@ def main():
     parser.add_argument("what", choices=("words", "letters"))
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1), metavar=("FIRST", "AFTER_LAST"))
     parser.add_argument("--shares", type=float, nargs="+", default=(0.0, 0.01, 0.1, 1.0))
-    parser.add_argument("--epsilon", type=float, default=10.0)
+    parser.add_argument("--epsilon", type=float, default=WORDS_COST)
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--no-privacy", dest="epsilon", action="store_const", const=None)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--chunk", type=int, default=1450)
+    parser.add_argument("--chunk", type=int, default=640)
     parser.add_argument("--set", dest="pairs", nargs="*", default=(), metavar="NAME=VALUE")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--name", default="")
@@ -156,7 +174,8 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     found = []
     for result in measured(texts, options):
-        found.append({**result, "epsilon": options.epsilon, "delta": DELTA, "settings": options.settings})
+        spent = options.epsilon if options.what == "words" else ALL_COST
+        found.append({**result, "epsilon": spent, "delta": DELTA, "settings": options.settings})
         print(json.dumps({key: value for key, value in result.items() if key != "sample"}), flush=True)
         file = options.out / f"{options.name or options.what}.{options.seeds[0]}.json"
         file.write_text(json.dumps(found, indent=1) + "\n")

@@ -3,7 +3,7 @@
     python experiments/language/canaries.py [--seeds 0 3] [--epsilons none 10 1] [--device cuda] [--out FOLDER]
 
 `USERS` users train a word model; in the posts of thirty of them a canary is planted, a fixed frame with three random
-words. Canaries that nobody wrote tell what luck gives. Every canary is ranked among all 64,000 ways to fill the frame.
+words. Canaries that nobody wrote tell what luck gives. Every canary is ranked among all 27,000 ways to fill the frame.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from fedsynth.rng import Rng
 from training import MOST_ROWS, clients_of, pieces_by_user, train
 
 HERE = Path(__file__).resolve().parent
-USERS, EACH = 500, 10
+USERS, EACH = 300, 10
 REPEATS = (0, 1, 10, 100)
-WORDS, LENGTH = 1000, 20
-GAPS = slice(200, 240)  # ranks of the words that fill gaps
-SETTINGS = {"rounds": 200, "rate": 0.2, "clip": 1.0, "learning_rate": 1.0, "most_batches": 4, "momentum": 0.5}
+WORDS, LENGTH = 1000, 12
+GAPS = slice(200, 230)  # ranks of the words that fill gaps
+SETTINGS = {"rounds": 150, "rate": 0.2, "clip": 1.0, "learning_rate": 3.0, "most_batches": 2}
 
 
 def planted(users, frame, rng):

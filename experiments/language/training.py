@@ -17,7 +17,7 @@ from fedsynth.engines.inprocess import InProcess
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import run
 from fedsynth.privacy import account
-from fedsynth.recipes.budget import adjacency_of, cost
+from fedsynth.recipes.budget import cost
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
@@ -56,18 +56,31 @@ def noise_for(schema, clients, settings, epsilon, delta, models):
     """The noise at which so many models together cost epsilon; 0 for none."""
     if epsilon is None:
         return 0.0
-    task, values = Task(schema, clients), RECIPE.values(dict(settings))
-
-    def together(noise):
-        return account.repeat(cost(RECIPE.build(task, {**values, "noise_multiplier": noise})), models)
-
-    adjacency = adjacency_of(RECIPE.build(task, {**values, "noise_multiplier": 1.0}))
-    return account.calibrate(together, epsilon, delta, adjacency=adjacency)
+    return account.calibrate(lambda noise: cost_of(schema, clients, settings, noise, models), epsilon, delta)
 
 
-def train(schema, clients, settings, *, epsilon, delta=1e-5, models=1, seed=0, device="cpu", chunk=512):
-    """One of `models` models that cost epsilon together."""
-    noise = noise_for(schema, len(clients), tuple(sorted(settings.items())), epsilon, delta, models)
+def cost_of(schema, clients, settings, noise, models):
+    """What so many models cost, as an event."""
+    values = {**RECIPE.values(dict(settings)), "noise_multiplier": noise}
+    return account.repeat(cost(RECIPE.build(Task(schema, clients), values)), models)
+
+
+def train(
+    schema,
+    clients,
+    settings,
+    *,
+    epsilon,
+    delta=1e-5,
+    models=1,
+    noise=None,
+    seed=0,
+    device="cpu",
+    chunk=512,
+):
+    """One of `models` models that cost epsilon together, or one with this noise."""
+    if noise is None:
+        noise = noise_for(schema, len(clients), tuple(sorted(settings.items())), epsilon, delta, models)
     values = {**RECIPE.values(settings), "noise_multiplier": noise}
     algorithm = RECIPE.build(Task(schema, len(clients), private=epsilon is not None), values)
     rng = Rng(seed)

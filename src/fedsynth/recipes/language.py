@@ -20,7 +20,11 @@ from fedsynth.transport.registry import transport_named
 
 # embedding, hidden, layers, for words and for bytes; the paper's (Augenstein et al. 2020, appendix B.2) want a GPU and
 # hundreds of thousands of clients
-SIZES = {"small": ((32, 64, 1), (32, 64, 1)), "paper": ((96, 670, 1), (128, 256, 3))}
+SIZES = {
+    "tiny": ((16, 32, 1), (16, 32, 1)),
+    "small": ((32, 64, 1), (32, 64, 1)),
+    "paper": ((96, 670, 1), (128, 256, 3)),
+}
 STARTS = ("ranked", "even")
 
 
@@ -28,7 +32,7 @@ STARTS = ("ranked", "even")
 class Writer:
     """The model's size, where it starts, and how it writes."""
 
-    size: str = setting("small", "small, or paper: 670 hidden units for words, 3 × 256 for bytes")
+    size: str = setting("small", "tiny, small, or paper: 670 hidden units for words, 3 × 256 for bytes")
     start: str = setting("ranked", "ranked: the vocabulary is listed from the most frequent word on; or even")
     temperature: float = setting(1.0, "below 1 the likelier symbols are favored in sampling", 0.05, 10.0)
     top: int = setting(0, "draw from so many likeliest symbols only (0: all)", 0)

@@ -18,7 +18,7 @@ from samples import TABLE
 
 SCHEMA = Schema.from_dict(TABLE)
 CLIENTS = 300  # worst-case ones at once: each along coordinates of its own
-REPEATS = 60
+REPEATS = 110
 
 
 class WholeBlocks(Clip):
@@ -29,15 +29,15 @@ class WholeBlocks(Clip):
         return torch.cat([clip_l2(part, self.bound) for part in parts], dim=1)
 
 
-def fed_vae(trust="central", noise=1.0):
+def fed_vae():
     recipe = recipe_named("fed_vae")
-    task = recipe.task(SCHEMA, 10, private=True, unit=None, trust=trust, transport=None)
+    task = recipe.task(SCHEMA, 10, private=True, unit=None, trust=None, transport=None)
     small = {
         "hidden": (16,),
         "latent": 4,
         "rounds": 1,
         "rate": 1.0,
-        "noise_multiplier": noise,
+        "noise_multiplier": 1.0,
         "report": 0.01,
     }
     return recipe.build(task, recipe.values(small)).mechanism
@@ -86,27 +86,6 @@ def test_fed_vae_with_central_noise_keeps_its_claim():
 def test_a_bug_in_fed_vae_is_found(broken, bug):
     sound = fed_vae()
     assert central_bound(broken(sound), bug) > claim(sound.release.event)
-
-
-def local_bound(mechanism):
-    """One client that turns round everything it sends: neighbors that replace all of its data."""
-    vectors, places, shares = attempts(mechanism)
-    scores = []
-    for sign in (1, -1):
-        sent = [
-            mechanism.privatize(sign * vectors, {}, Rng(), np.arange(CLIENTS)).double()
-            for _ in range(REPEATS)
-        ]
-        found = [(message.gather(1, places) * shares).sum(1) for message in sent]
-        scores.append(torch.cat(found).numpy())
-    return proven(*scores)
-
-
-def test_fed_vae_with_local_noise_keeps_its_claim_between_any_two_data_sets():
-    mechanism = fed_vae("local", noise=2.0)
-    claimed = claim(GaussianDpEvent(1.0))  # replacing moves a message by twice the clip
-    assert 0.5 * claimed < local_bound(mechanism) < claimed
-    assert local_bound(replace(mechanism, noise_multiplier=1.0)) > claimed
 
 
 EPSILON, COPIES = 2.0, 40_000

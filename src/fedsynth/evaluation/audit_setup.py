@@ -13,6 +13,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation.audit import Audit, audit
 from fedsynth.evaluation.canary import Tell
+from fedsynth.evaluation.local_audit import audit_local, is_local
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
@@ -110,6 +111,8 @@ class Setup:
     ) -> Audit:
         """Audit it; long trainings are repeated less often, so that the work stays bounded."""
         algorithm = self.algorithm(canaries)
+        if is_local(algorithm):
+            return audit_local(algorithm, self.delta, copies=canaries * runs, confidence=confidence, rng=rng)
         if not self.recipe.pooled:
             canaries = min(canaries, algorithm.dim - 1)
             share = algorithm.schedule.expected / algorithm.schedule.clients

@@ -25,6 +25,7 @@ from fedsynth.engines.messages import (
 )
 from fedsynth.engines.remote import Remote
 from fedsynth.engines.site import Holding, Policy, Site
+from fedsynth.federation.schedule import Rotation
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.clip import Clip
@@ -312,7 +313,8 @@ def test_what_a_mechanism_keeps_secret_is_not_sent(schema, ten, tmp_path):
     def banded(terms, schema):
         made = compose(terms, schema)
         clip = made.mechanism.clip
-        return replace(made, mechanism=BandedGaussian(Clip(clip.bound, clip.blocks), 2.0, 2))
+        turns = Rotation(made.schedule.clients, 2)
+        return replace(made, mechanism=BandedGaussian(Clip(clip.bound, clip.blocks), 2.0, 2), schedule=turns)
 
     sent = []
     sites = make_sites(ten["table"], schema, tmp_path)

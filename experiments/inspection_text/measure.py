@@ -34,14 +34,7 @@ DELTA = 1e-5
 WORDS, LENGTH = 1000, 8  # known words, and tokens of a sentence that the word model reads
 LISTED, LETTERS = 5000, 16  # known words and most bytes of an unknown one, for the model of letters
 WORDS_COST, ALL_COST = 5.0, 10.0  # epsilon of the two models of words, and of these and the model of letters
-WORD_SETTINGS = {
-    "rounds": 40,
-    "rate": 0.05,
-    "clip": 1.0,
-    "learning_rate": 8.0,
-    "most_batches": 1,
-    "size": "tiny",
-}
+WORD_SETTINGS = {"rounds": 40, "rate": 0.1, "clip": 1.0, "learning_rate": 8.0, "most_batches": 1}
 LETTER_SETTINGS = {"rounds": 150, "rate": 0.2, "clip": 1.0, "learning_rate": 5.0, "most_batches": 1}
 
 

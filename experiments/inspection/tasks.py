@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from pixels import primary_network, scores_of, writers
+from public_digits import MISSING, Subspaces, public_subspaces, usual_score
 from torch import nn
 
 from fedsynth.data.clients import RawClients
@@ -25,7 +26,6 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request
 
 LABELLED = 200
-MISSING = "7"  # the digit that the public set lacks
 
 
 def request(epsilon: float, seed: int) -> Request:
@@ -91,17 +91,12 @@ def labels_by_hand(seed: int, epsilon: float) -> dict[str, Any]:
 def unlike_public(seed: int, epsilon: float) -> dict[str, Any]:
     """T6: the public set lacks a digit; what clients hold that it does not explain is mostly that digit.
 
-    The public model is the distance from the subspace of the public digits of each class, least over classes.
+    The public model is the distance from the subspaces of the public digits.
     """
-    public, truth, schema = mnist("test")
-    kept = truth != MISSING
-    spaces = [_subspace(public[kept & (truth == digit)]) for digit in schema.classes if digit != MISSING]
-
-    def likely(images: np.ndarray) -> np.ndarray:
-        flat = images.reshape(len(images), -1) / 255
-        return -np.min([_distance(flat, *space) for space in spaces], axis=0)
-
-    threshold = float(np.quantile(likely(public[kept]), 0.05))
+    schema = mnist("test")[2]
+    network = Subspaces(*public_subspaces())
+    likely = scores_of(network)
+    threshold = usual_score(network)
     raw = writers()
     chosen = {
         "unlike": {"criterion": "unlikely", "by": "example", "threshold": threshold, "at_least": 5},
@@ -118,17 +113,6 @@ def unlike_public(seed: int, epsilon: float) -> dict[str, Any]:
         "share among the real rows": float((raw.labels[real] == MISSING).mean()),
         "images": images[np.argsort(labels != MISSING, kind="stable")][:60],
     }
-
-
-def _subspace(images: np.ndarray, size: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    flat = images.reshape(len(images), -1) / 255
-    mean = flat.mean(0)
-    return mean, np.linalg.svd(flat - mean, full_matrices=False)[2][:size]
-
-
-def _distance(flat: np.ndarray, mean: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    apart = flat - mean
-    return np.square(apart - apart @ axes.T @ axes).sum(1)
 
 
 TASKS = {"T5": labels_by_hand, "T6": unlike_public}

@@ -168,7 +168,9 @@ def main():
     found = []
     for result in measured(texts, options):
         spent = options.epsilon if options.what == "words" else ALL_COST
-        found.append({**result, "epsilon": spent, "delta": DELTA, "settings": options.settings})
+        usual = WORD_SETTINGS if options.what == "words" else LETTER_SETTINGS
+        used = {**usual, **options.settings}
+        found.append({**result, "epsilon": spent, "delta": DELTA, "settings_used": used})
         print(json.dumps({key: value for key, value in result.items() if key != "sample"}), flush=True)
         file = options.out / f"{options.name or options.what}.{options.seeds[0]}.json"
         file.write_text(json.dumps(found, indent=1) + "\n")

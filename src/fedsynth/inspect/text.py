@@ -24,6 +24,9 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
 
 POSITIONS = 8
+# Above this, a first-word shift is more than chance: three standard deviations of it between two models of the same
+# texts (5,774 users, epsilon 10 for both), rounded up; see experiments/inspection_text
+FIRST_WORD_SHIFT = 0.3
 _TEXTS = 2000  # drawn to average over
 _WORDS = 20_000  # drawn to find the likely ones
 _SURE = 1e-4  # rates are kept this far from 0 and 1 before their odds are compared

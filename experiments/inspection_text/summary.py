@@ -1,0 +1,150 @@
+"""From what was measured to the tables and the picture of the README: `python experiments/inspection_text/summary.py`.
+
+Then `make tables` fills the tables in. No number is typed.
+"""
+
+import json
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from fedsynth.inspect.text import FIRST_WORD_SHIFT
+from fedsynth.privacy.projection import Training, default_delta, project_central
+
+HERE = Path(__file__).resolve().parent
+PAPER = 342_777  # users of the paper's data set
+
+
+def measured(pattern):
+    """All lines of the files that match."""
+    return [
+        line for path in sorted((HERE / "measured").glob(pattern)) for line in json.loads(path.read_text())
+    ]
+
+
+def write(folder, lines, note):
+    """One file a line of a table."""
+    place = HERE / folder
+    place.mkdir(exist_ok=True)
+    for old in place.glob("*.json"):
+        old.unlink()
+    for order, cells in enumerate(lines):
+        told = {"layout": "plain", "order": order, "cells": cells, "note": note}
+        (place / f"{order:02}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+def percent(value):
+    return f"{100 * value:.1f}%"
+
+
+def spread(values):
+    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
+
+
+def groups(lines):
+    """Lines by what was spent and by the share of sentences with the bug."""
+    found = {}
+    for line in lines:
+        found.setdefault((line["epsilon"], line["settings_used"]["rate"], line["share"]), []).append(line)
+    return sorted(found.items(), key=lambda item: (-item[0][0], item[0][1], item[0][2]))
+
+
+def projected(line):
+    """What both models would cost with the paper's number of users and the same noise in the mean."""
+    used = line["settings_used"]
+    cohort = float(used["rate"]) * line["clients"]
+    training = Training(line["clients"], cohort, line["noise"], 2 * int(used["rounds"]))
+    return project_central(training, PAPER).epsilon
+
+
+def detection():
+    """How often the statistic fires."""
+    rows = []
+    for (epsilon, rate, share), lines in groups(measured("words*.json")):
+        shifts = [line["shift"] for line in lines]
+        fired = sum(shift > FIRST_WORD_SHIFT for shift in shifts)
+        rows.append(
+            {
+                "sentences with the bug": percent(share),
+                "epsilon of both models": f"{epsilon:g}",
+                "clients a round": f"{float(rate) * lines[0]['clients']:.0f}",
+                "found": f"{fired} of {len(lines)}",
+                "shift": spread(shifts),
+                "least and most": f"{min(shifts):.2f} to {max(shifts):.2f}",
+                "unknown first words, learned": percent(float(np.mean([line["after"][0] for line in lines]))),
+                "real": percent(float(np.mean([line["real"][0] for line in lines]))),
+                f"projected to {PAPER:,} users": f"{projected(lines[0]):.2f}",
+            }
+        )
+    note = (
+        f"Found: the shift of the first word's log-odds is above {FIRST_WORD_SHIFT}. delta = 1e-5; the projection has "
+        f"delta = {default_delta(PAPER):.2g}."
+    )
+    write("results", rows, note)
+
+
+def spelled():
+    """What the models of letters write."""
+    rows = []
+    for line in sorted(
+        measured("letters*.json"), key=lambda line: (line["all"], line["share"], line["seed"])
+    ):
+        words = ", ".join(f"`{word}` {1000 * chance:.2g}" for word, chance in line["top"][:20])
+        rows.append(
+            {
+                "sentences with the bug": percent(line["share"]),
+                "words": "all unknown ones" if line["all"] else "unknown first ones",
+                "with a space": percent(line["with a space"]),
+                "real": percent(line["with a space, real"]),
+                "likeliest words, probability × 1000": words,
+            }
+        )
+    write("results_letters", rows, "Epsilon 10 in all, delta = 1e-5.")
+
+
+def samples():
+    """A few sentences of the models of words."""
+    first = {}
+    for line in measured("words*.json"):
+        if line["sample"]:
+            first.setdefault(line["share"], line["sample"])
+    rows = [
+        {"sentences with the bug": percent(share), "what the model of words writes": "<br>".join(texts[:6])}
+        for share, texts in sorted(first.items())
+    ]
+    write("results_samples", rows, "")
+
+
+def picture():
+    """Unknown words by position, learned and real."""
+    figure, axes = plt.subplots(figsize=(7, 3.6), dpi=130)
+    widest = max(epsilon for (epsilon, _, _), _ in groups(measured("words*.json")))
+    shown = [(key, lines) for key, lines in groups(measured("words*.json")) if key[0] == widest]
+    for number, ((_, _, share), lines) in enumerate(shown):
+        rates = 100 * np.array([line["after"] for line in lines])
+        places = np.arange(1, rates.shape[1] + 1)
+        color = f"C{number}"
+        label = f"{percent(share)} of sentences with the bug"
+        axes.errorbar(places, rates.mean(0), rates.std(0), color=color, marker="o", capsize=3, label=label)
+        real = 100 * np.mean([line["real"] for line in lines], axis=0)
+        axes.plot(places, real, color=color, linestyle=":", marker="x")
+    axes.set_xlabel("position in the sentence")
+    axes.set_ylabel("unknown words, %")
+    axes.set_ylim(0, None)
+    axes.set_title(
+        f"Learned at epsilon {widest:g} (solid, ± a standard deviation) and real (dotted)", fontsize=9
+    )
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(HERE / "unknown_by_position.png")
+
+
+if __name__ == "__main__":
+    detection()
+    spelled()
+    samples()
+    picture()

@@ -1,0 +1,97 @@
+"""From what was measured to the tables of the README: `python experiments/language/summary.py`, then `make tables`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+NAMES = {"stackexchange": "Stack Exchange by user", "shakespeare": "Shakespeare by role"}
+
+
+def measured(pattern):
+    """All lines of the files that match."""
+    return [
+        line for path in sorted((HERE / "measured").glob(pattern)) for line in json.loads(path.read_text())
+    ]
+
+
+def write(folder, lines, note):
+    """One file a line of a table."""
+    place = HERE / folder
+    place.mkdir(exist_ok=True)
+    for old in place.glob("*.json"):
+        old.unlink()
+    for order, cells in enumerate(lines):
+        told = {"layout": "plain", "order": order, "cells": cells, "note": note}
+        (place / f"{order:02}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+def spread(values, digits=1):
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
+
+
+def protected(line):
+    """Who is protected, and how much of it the vocabulary cost."""
+    if line["epsilon"] is None:
+        return "nobody"
+    paid = f", of it {line['paid']:g} for the words" if line.get("paid") else ""
+    return f"each user: ε = {line['epsilon']:g}, δ = {line['delta']:g}{paid}"
+
+
+def models():
+    """Perplexity and next word, a line for each row."""
+    rows = {}
+    for line in measured("stackexchange*.json") + measured("shakespeare*.json"):
+        rows.setdefault(line["row"], []).append(line)
+    found = []
+    for lines in rows.values():
+        first = lines[0]
+        found.append(
+            {
+                "texts": NAMES[first["data"]],
+                "users": f"{first['clients']:,}",
+                "protected": protected(first),
+                "words": f"{first['words']:,}",
+                "perplexity ↓": spread([line["perplexity"] for line in lines]),
+                "unigrams": spread([first["unigrams"][0]]),
+                "next word ↑": spread([100 * line["accuracy"] for line in lines]) + "%",
+                "most frequent word": spread([100 * first["unigrams"][1]]) + "%",
+                "noise over clip": f"{first['noise']:.2f}",
+                "rounds × rate": f"{first['settings']['rounds']} × {first['settings']['rate']}",
+                "parameters": f"{first['parameters']:,}",
+                "seconds": f"{np.mean([line['seconds'] for line in lines]):.0f} ({first['device']})",
+            }
+        )
+    write("results", found, "Users who took no part are tested on, at most 200 pieces of each.")
+
+
+def canaries():
+    """Exposure by how often a user wrote the canary."""
+    lines = sorted(measured("canaries*.json"), key=lambda line: -(line["epsilon"] or np.inf))
+    rows = {}
+    for line in lines:
+        rows.setdefault(line["epsilon"], []).append(line)
+    found = []
+    for same in rows.values():
+        first = same[0]
+        cells = {"protected": protected(first), "users": f"{first['users']:,}"}
+        for times in first["by_rank"]:
+            values = [value for line in same for value in line["by_rank"][times]]
+            head = "nobody wrote it" if times == "0" else f"written {times} ×"
+            cells[head] = f"{np.mean(values):.1f} (most {max(values):.1f})"
+        cells["perplexity"] = spread([line["perplexity"] for line in same])
+        cells["unigrams"] = spread([first["unigrams"]])
+        found.append(cells)
+    most = f"{lines[0]['highest']:.1f}" if lines else ""
+    write(
+        "results_canaries",
+        found,
+        f"Mean exposure of ten canaries each, by rank; full memorization is {most}.",
+    )
+
+
+if __name__ == "__main__":
+    models()
+    canaries()

@@ -109,6 +109,7 @@ def unlike_public(seed: int, epsilon: float) -> dict[str, Any]:
     real = likely(raw.images) < threshold
     images, labels = found["unlike"].sample.images, found["unlike"].sample.labels
     return {
+        "threshold": threshold,
         "share of the missing digit": shares,
         "share among the real rows": float((raw.labels[real] == MISSING).mean()),
         "images": images[np.argsort(labels != MISSING, kind="stable")][:60],

@@ -3,7 +3,7 @@
     python experiments/dpd_fvae/resilience.py norms|clipping|noise|local [--device cuda] [--rounds 50] [--out FOLDER]
 
     norms     the median L2 norm of the clients' updates in each of 50 rounds, Fashion-MNIST, both sizes of the network,
-              1 local epoch, with the small one 10 as well (Figure 2)
+              1 and 10 local epochs (Figure 2)
     clipping  the global update clipped at S = 0.2 and no noise (Figure 3a), MNIST
     noise     Gaussian noise of sigma = 0.05 on the sum of the updates and no clipping (Figure 3b), MNIST
     local     DP-SGD at each client with the same setting for fvae_record and dpd_fvae_record, epsilon 10 (Figure 6)
@@ -79,12 +79,12 @@ def trained(algorithm, clients, device):
     return state, [float(torch.cat(each).median()) for _, each in sorted(link.norms.items())]
 
 
-def norms(device, rounds, rows):
+def norms(device, rounds, rows, sizes, most_epochs):
     """Median norms by network, local epochs and system."""
     clients, schema = data_of("fashion_mnist", 100, rows)
     found = {}
-    for size in ("small", "large"):
-        for epochs in (1, 10) if size == "small" else (1,):
+    for size in sizes:
+        for epochs in [number for number in (1, 10) if number <= most_epochs]:
             for recipe in ("fvae", "dpd_fvae"):
                 asked = {**BATCH, "size": size, "epochs": epochs, "rate": 0.1, "momentum": 0.5}
                 algorithm, _ = algorithm_of(recipe, schema, 100, rounds, asked)
@@ -123,8 +123,9 @@ def draw_norms(found, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.2))
-    for axis, size in zip(axes, ("small", "large"), strict=True):
+    sizes = [size for size in ("small", "large") if any(name.startswith(size) for name in found)]
+    figure, axes = pyplot.subplots(1, len(sizes), figsize=(4.5 * len(sizes), 3.2), squeeze=False)
+    for axis, size in zip(axes[0], sizes, strict=True):
         for name, medians in found.items():
             if name.startswith(size):
                 system = name.removeprefix(f"{size}, ")
@@ -132,7 +133,6 @@ def draw_norms(found, path):
                 axis.plot(range(1, len(medians) + 1), medians, style, label=system)
         axis.set(xlabel="round", ylabel="median L2 norm of an update", title=f"{size} network")
         axis.legend(fontsize=7)
-    axes[1].set_yscale("log")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
@@ -142,12 +142,14 @@ def main():
     parser.add_argument("what", choices=("norms", "clipping", "noise", "local"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--sizes", nargs="+", choices=("small", "large"), default=("small", "large"))
+    parser.add_argument("--most-epochs", type=int, default=10)
     parser.add_argument("--rows", type=int, help="train on the first so many images, for a quick look")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.what == "norms":
-        found = norms(asked.device, asked.rounds, asked.rows)
+        found = norms(asked.device, asked.rounds, asked.rows, asked.sizes, asked.most_epochs)
         draw_norms(found, asked.out / "norms.png")
     else:
         found = resilience(asked.what, asked.device, asked.rounds, asked.rows, asked.out)

@@ -84,6 +84,26 @@ def test_drawn_labels_are_even():
     assert labels.sum(1).eq(1).all() and (labels.mean(0) - 1 / 3).abs().max() < 0.01
 
 
+def test_the_critic_sees_choices_made_for_good_and_the_generator_learns_from_them():
+    seen = []
+
+    class Watching(torch.nn.Linear):
+        def forward(self, x, label):
+            seen.append(x.detach())
+            return super().forward(x)[:, 0]
+
+    model = TableGAN(5, TABLE.blocks, classes=3, latent=4, hidden=(6,), loss_name="logistic")
+    model.parts["discriminator"] = Watching(4, 1)
+    flat = initialise(model, Rng(1))
+    painter = flat["generator"].requires_grad_()
+    params = split(model, flat)
+    noise = torch.randn(8, *model.objectives["generate"].noise, generator=torch.Generator().manual_seed(0))
+    model.loss("generate", params, {}, noise).backward()
+    assert set(seen[0].flatten().tolist()) == {0.0, 1.0}
+    assert seen[0][:, :2].sum(1).eq(1).all() and seen[0][:, 2:].sum(1).eq(1).all()
+    assert painter.grad.abs().max() > 0
+
+
 def test_sampled_rows_are_encoded_rows():
     params = split(TABLE, initialise(TABLE, Rng(1)))
     rows = TABLE.sample(params, torch.tensor([0, 1, 2]), Rng(1))

@@ -146,8 +146,8 @@ class ImageGAN:
 class TableGAN:
     """A GAN for mixed-type rows: one head a column, each a choice among its categories or bins.
 
-    The generator's choices are made soft by Gumbel noise (Jang et al. 2016), so that the critic can tell it which
-    way to go; a sampled row makes each choice for good.
+    The generator's choices are made by Gumbel noise (Jang et al. 2016): the critic sees choices made for good, as real
+    rows have them, and the gradient passes as if they were soft, so that the critic can tell which way to go.
     """
 
     width: int
@@ -195,21 +195,21 @@ class TableGAN:
         latent, gumbel, extra = noise[:, : self.latent], noise[:, self.latent : -1], noise[:, -1]
         if objective == "generate":
             label = drawn_labels(extra, self.classes)
-            return game.generate(score, self._soft(params["generator"], latent, label, gumbel), label).mean()
+            return game.generate(score, self._choose(params["generator"], latent, label, gumbel), label).mean()
         label = one_hot(batch["y"], self.classes)
-        fake = self._soft(params["generator"], latent, label, gumbel)
+        fake = self._choose(params["generator"], latent, label, gumbel)
         real = torch.cat([batch["x"][:, b.start : b.start + b.size] for b in self.blocks], dim=-1)
         return weighted_mean(game.discriminate(score, real, fake, label, uniform(extra)), batch["weight"])
 
     def _logits(self, params: Params, latent: Tensor, label: Tensor) -> Tensor:
         return call(self.parts["generator"], params, torch.cat([latent, label], -1))
 
-    def _soft(self, params: Params, latent: Tensor, label: Tensor, normal: Tensor) -> Tensor:
-        """Rows of soft choices."""
+    def _choose(self, params: Params, latent: Tensor, label: Tensor, normal: Tensor) -> Tensor:
+        """Rows of choices; a critic that saw soft ones would tell them from real rows by that alone."""
         gumbel = -torch.log(-torch.log(uniform(normal).clamp(min=1e-6)))
         soft = (self._logits(params, latent, label) + gumbel) / self.temperature
         heads = soft.split([block.size for block in self.blocks], dim=-1)
-        return torch.cat([F.softmax(head, dim=-1) for head in heads], dim=-1)
+        return torch.cat([_made_for_good(F.softmax(head, dim=-1)) for head in heads], dim=-1)
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Encoded rows for the labels, each column's choice made."""
@@ -217,6 +217,12 @@ class TableGAN:
         latent = torch.randn(len(labels), self.latent, generator=generator)
         logits = self._logits(params["generator"], latent, one_hot(labels, self.classes))
         return draw_rows(logits, self.blocks, self.width, generator)
+
+
+def _made_for_good(soft: Tensor) -> Tensor:
+    """The likeliest choice as 0/1, with the gradient of the soft one."""
+    hard = one_hot(soft.argmax(-1), soft.shape[-1])
+    return hard + (soft - soft.detach())
 
 
 class _RowCritic(nn.Module):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fedsynth.models.dcgan import Critic
 from fedsynth.models.gan import Game, LossName, Score, drawn_labels, objectives_of, uniform
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
+from fedsynth.models.levels import brightness
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.moment_vae import MomentVAE
 from fedsynth.models.spectrum import picture
@@ -70,7 +71,7 @@ class Retoucher(nn.Module):
 
 def bounded(image: Tensor) -> Tensor:
     """The image cut to [0, 1]; a gradient passes as if it were not, so that a black pixel can become brighter."""
-    return image + (image.clamp(0, 1) - image).detach()
+    return image.detach().clamp(0, 1) + (image - image.detach())
 
 
 @dataclass(frozen=True)
@@ -95,16 +96,18 @@ class MomentGAN:
             else Critic(start.channels, start.side, start.classes, self.width)
         )
         inputs = start.latent + start.groups
+        curve = {"levels": start.parts["levels"]} if start.levels else {}
         return {
             "discriminator": critic,
             "prior": start.parts["prior"],
+            **curve,
             "generator": Retoucher(start.channels, start.side, inputs, self.painter),
         }
 
     @property
     def generative(self) -> tuple[str, ...]:
-        """The Gaussians and what retouches them."""
-        return ("prior", "generator")
+        """The Gaussians, how bright their pixels are, and what retouches them."""
+        return tuple(part for part in self.parts if part != "discriminator")
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
@@ -133,6 +136,7 @@ class MomentGAN:
         label = label if start.classes else latent.new_ones(len(latent), 1)
         numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
         drawn = picture(numbers, start.channels, start.side)
+        drawn = brightness(drawn, params["levels"]["bounds"]) if start.levels else drawn
         given = torch.cat([latent, label], -1)
         return drawn, _GAIN * call(self.parts["generator"], params["generator"], drawn, given)
 

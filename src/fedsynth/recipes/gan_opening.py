@@ -44,9 +44,12 @@ class Opening:
     """What clients are asked once before the rounds, and how much of the budget that takes."""
 
     start_share: float = setting(
-        0.7, "share of the budget for the opening question (0: none is asked, as in the paper)", 0.0, 0.999
+        0.9, "share of the budget for the opening question (0: none is asked, as in the paper)", 0.0, 0.999
     )
     frequencies: int = setting(100, "lowest frequencies of an image's channel that moments are taken of", 4)
+    levels: int = setting(
+        17, "levels of brightness that pixels of images are asked for (0: Gaussians as they are)", 0
+    )
     directions: int = setting(60, "main directions of the classes' covariances, for images", 1)
     latent_classes: int = setting(16, "latent classes that rows are simulated with, for tables", 1)
     pretraining: int = setting(1500, "steps on simulated rows before the first round, for tables", 0)
@@ -60,7 +63,7 @@ def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
     channels, side = task.image
     frequencies = min(opening.frequencies, side**2)
     rank = min(opening.directions, channels * frequencies)
-    return MomentVAE(channels, side, classes, frequencies, rank)
+    return MomentVAE(channels, side, classes, frequencies, rank, levels=opening.levels)
 
 
 def answer_noise(task: Task, share: float, noise_multiplier: float, schedule: Schedule, rounds: int) -> float:
@@ -99,9 +102,12 @@ class DealtOut:
             assert learned.balance is not None
             parts["prior"] = single.join(pooled(named["mean"], named["factor"], learned.balance))
             return replace(learned, parts=parts)
+        curve = parts.pop("levels", None)
         for number in range(self.whole.classes):
             own = {name: value[number : number + 1] for name, value in named.items()}
             parts[of_class("prior", number)] = single.join(own)
+            if curve is not None:
+                parts[of_class("levels", number)] = curve
         return replace(learned, parts=parts)
 
 

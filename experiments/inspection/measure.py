@@ -23,6 +23,7 @@ from fedsynth.inspect.inspection import Inspection, inspect
 from fedsynth.inspect.primary import Installed
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation
+from fedsynth.report.picture import write_grid
 from fedsynth.synthesis.request import Request
 
 SELECTIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -115,8 +116,18 @@ def main() -> None:
             file.write(json.dumps({**settled, **line(findings)}) + "\n")
         print(seed, epsilon, affected, findings.fires, flush=True)
         if seed == int(asked.seeds.partition("-")[0]):
-            kept = {name: model.sample.images[:60] for name, model in findings.models.items()}
-            np.savez_compressed(asked.out.with_name(f"{asked.out.stem}_{epsilon:g}_{affected:g}.npz"), **kept)
+            side_by_side(findings, asked.out.with_name(f"{asked.out.stem}_{epsilon:g}_{affected:g}.png"))
+
+
+def side_by_side(findings: Findings, path: Path) -> None:
+    """Examples of the bad selection at the left, of the good one at the right, a class a column."""
+    halves = []
+    for model in findings.models.values():
+        images, labels = model.sample.images, model.sample.labels
+        columns = [images[labels == digit][:5] for digit in findings.schema.classes]
+        halves.append(np.stack([column for column in columns if len(column) == 5], axis=1))
+    across = sum(half.shape[1] for half in halves)
+    write_grid(np.concatenate(halves, axis=1).reshape(-1, 28, 28), path, across)
 
 
 if __name__ == "__main__":

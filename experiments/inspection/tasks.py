@@ -22,6 +22,7 @@ from fedsynth.inspect.inspection import Inspection, inspect
 from fedsynth.inspect.primary import Installed
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation
+from fedsynth.report.picture import write_grid
 from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request
 
@@ -132,7 +133,7 @@ def main() -> None:
         found = TASKS[asked.task](seed, asked.epsilon)
         images = found.pop("images")
         if seed == int(first):
-            np.savez_compressed(asked.out.with_suffix(".npz"), images=images)
+            write_grid(images, asked.out.with_suffix(".png"), 20)
         line = {"task": asked.task, "seed": seed, "epsilon": asked.epsilon, **found}
         print(line, flush=True)
         with asked.out.open("a") as file:

@@ -27,7 +27,7 @@ from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 
 RECORDS, NOISE, REPEATS = 6000, 0.7, 3
-COUNTS = (1, 3, 4, 6, 8, 10)
+STACKS, COUNTS = (1, 10), (3, 4, 6, 8, 10)
 
 
 def built(schema, clients, private, transport="clear", **settings):
@@ -56,7 +56,7 @@ def seconds_of(work, device):
 def train(device, records, settings):
     """Seconds of a round of so many clients as one stack, with and without DP-SGD."""
     images, labels, schema = mnist("train")
-    for count in COUNTS:
+    for count in STACKS:
         kept = slice(0, records * count)
         raw = image_clients_from(images[kept], labels[kept], clients=count, split="uniform", rng=Rng(0))
         held = encode_clients(raw, schema)
@@ -76,7 +76,7 @@ def seal(settings):
     """Seconds of a client to seal, of the server to add one message, and of a client to open the average."""
     schema = mnist("train")[2]
     for name in ("he", "he-ckks"):
-        for count in COUNTS[1:]:
+        for count in COUNTS:
             algorithm = built(schema, count, True, name, **settings)
             transport, wire = algorithm.transport, algorithm.wire
             rng, ids = Rng(1), np.arange(1)

@@ -2,7 +2,7 @@
 
     python experiments/pp_fedgan/measure.py quality mnist --systems published --noise 0.5 0.7 1 --out FILE
     python experiments/pp_fedgan/measure.py quality mnist --systems moments "large batches" --epsilon 8 --out FILE
-    python experiments/pp_fedgan/measure.py time mnist --noise 0.7 --out FILE
+    python experiments/pp_fedgan/measure.py time mnist --systems "every step" --no-privacy --out FILE
 
 Ten clients hold all training images. Scores are of 10,000 synthetic images against the test split, in the features of a
 LeNet that is trained once on real training images (its hash stands in every result). The runs are seeded simulations;
@@ -205,11 +205,11 @@ def save_grid(made: torch.Tensor, path: Path) -> None:
     image.imsave(path, grid.numpy().squeeze() if grid.shape[2] == 1 else grid.numpy(), cmap="gray")
 
 
-def over_time(judge: Judge, noise: float | None, seed: int, speeds: Speeds):
+def over_time(judge: Judge, system: str, noise: float | None, seed: int, speeds: Speeds):
     """FID and IS of every version at its simulated time: rounds of all, and buffers."""
     buffers = {"order": "buffered", "buffer": 5, "concurrency": 10, "turns": 10, "rounds": 40}
     for name, changes in (("buffered", buffers), ("together", TOGETHER)):
-        algorithm = judge.built("large batches", noise, **changes)
+        algorithm = judge.built(system, noise, **changes)
         points = []
 
         def seen(state, done, algorithm=algorithm, points=points):
@@ -221,7 +221,7 @@ def over_time(judge: Judge, noise: float | None, seed: int, speeds: Speeds):
         state, uses = judge.trained(algorithm, seed, speeds, seen)
         made, labels = judge.drawn(algorithm, state)
         yield {
-            "order": name, "noise": noise, "epsilon": spent(algorithm, uses), "points": points,
+            "order": name, "system": system, "noise": noise, "epsilon": spent(algorithm, uses), "points": points,
             "cnn": judge.accuracy(made, labels), **judge.likeness(made),
         }  # fmt: skip
 
@@ -254,7 +254,8 @@ def main() -> None:
         lines = quality(judge, asked.systems, noises, asked.epsilon, asked.seed, asked.pictures)
     else:
         speeds = Speeds(spread=0.3, stragglers=0.2, factor=10.0)
-        lines = over_time(judge, None if asked.no_privacy else asked.noise[0], asked.seed, speeds)
+        noise = None if asked.no_privacy else asked.noise[0]
+        lines = over_time(judge, asked.systems[0], noise, asked.seed, speeds)
     for line in lines:
         result["lines"].append(line)
         asked.out.write_text(json.dumps(result, indent=1) + "\n")  # a run that is stopped keeps what it has

@@ -1,0 +1,157 @@
+"""Write the tables of this experiment's README and draw its figures from the files in results/. No number is typed.
+
+python experiments/pp_fedgan/show.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+HERE = Path(__file__).parent
+NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "svhn": "SVHN (5,000 images)"}
+PAPER = {  # epsilon that PP-FedGAN's Table 5 states, by data set and noise
+    "mnist": {0.5: 8.49, 0.7: 2.47, 1.0: 1.39},
+    "fashion_mnist": {0.5: 6.2, 0.7: 2.1, 1.0: 1.3},
+}
+
+
+def results(what: str) -> list[dict]:
+    """The result files of one kind."""
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    return [result for result in found if result["what"] == what]
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; the first column is text."""
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def scored() -> list[tuple[str, dict, dict]]:
+    """Data set, line and result of every training that was scored."""
+    found = [(result["data"], line, result) for result in results("quality") for line in result["lines"]]
+    order = list(NAMES)
+    return sorted(found, key=lambda one: (order.index(one[0]), one[1]["system"], one[1]["epsilon"] or 0))
+
+
+def quality() -> str:
+    """Scores of all systems, with our epsilon beside the paper's."""
+    rows = []
+    for data, line, _ in scored():
+        noise = line["noise"]
+        claimed = PAPER.get(data, {}).get(noise) if line["system"] == "published" else None
+        rows.append(
+            [
+                f"{NAMES[data]}: {line['system']}",
+                "" if noise is None else f"{noise:.2f}",
+                "none" if line["epsilon"] is None else f"{line['epsilon']:,.2f}",
+                "" if claimed is None else f"{claimed:.2f}",
+                *(
+                    f"{line[name]:.{digits}f}"
+                    for name, digits in (("fid", 1), ("kid", 2), ("is", 2), ("cnn", 3))
+                ),
+                f"{line['seconds']:.0f}",
+            ]
+        )
+    if not rows:
+        return "*Not measured yet.*"
+    hashes = sorted({f"{NAMES[data]} {r['network']['weights']}" for data, _, r in scored()})
+    heads = ["system", "noise", "ε, composed", "ε, paper", "FID ↓", "KID ↓", "IS ↑", "CNN ↑", "seconds"]
+    delta = scored()[0][2]["delta"]
+    return f"{table(heads, rows)}\n\nδ = {delta:g}. LeNet weights: {'; '.join(hashes)}."
+
+
+def layers() -> str:
+    """Seconds of a round with each layer of protection: every client on a machine of its own, or one after another."""
+    trained, sealed = results("train"), results("seal")
+    if not trained or not sealed:
+        return "*Not measured yet.*"
+    alone = {line["private"]: line["seconds"] for line in trained[0]["lines"] if line["clients"] == 1}
+    rows = []
+    for line in (one for one in sealed[0]["lines"] if one["scheme"] == "he"):
+        sealing = line["seal"] + line["server"] + line["open"]
+        both = alone[True] + sealing
+        rows.append(
+            [
+                str(line["clients"]),
+                *(f"{seconds:.2f}" for seconds in (alone[False], alone[False] + sealing, alone[True], both)),
+                f"{100 * sealing / both:.1f}%",
+                f"{line['clients'] * alone[True]:.1f}",
+            ]
+        )
+    heads = ["clients", "FedGAN", "+ HE", "+ DP", "PP-FedGAN", "sealing's share", "DP, in turn"]
+    told = f"Training on {trained[0]['machine']['device']}, sealing on one core of {sealed[0]['machine']['cpu']}."
+    return f"{table(heads, rows)}\n\n{told}"
+
+
+def over_noise() -> None:
+    """Figure 4: scores over the noise."""
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
+    for data in NAMES:
+        points = sorted(
+            (line["noise"], line)
+            for name, line, _ in scored()
+            if name == data and line["system"] == "published" and line["noise"]
+        )
+        for axis, measure in zip(axes, ("fid", "kid", "is"), strict=True):
+            if points:
+                axis.plot(
+                    [noise for noise, _ in points],
+                    [line[measure] for _, line in points],
+                    "o-",
+                    label=NAMES[data],
+                )
+            axis.set(xlabel="noise multiplier", title=measure.upper())
+    axes[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(HERE / "over_noise.png", dpi=110)
+
+
+def over_time() -> str:
+    """FID over simulated time, and when each order got as good as rounds of all became."""
+    found = results("time")
+    if not found:
+        return "*Not measured yet.*"
+    figure, axis = plt.subplots(figsize=(6, 3.4))
+    rows = []
+    lines = {line["order"]: line for line in found[0]["lines"]}
+    goal = min(point["fid"] for point in lines["together"]["points"]) if "together" in lines else None
+    for order, line in lines.items():
+        times = [point["at_s"] / 60 for point in line["points"]]
+        fids = [point["fid"] for point in line["points"]]
+        axis.plot(
+            times, fids, "o-", label={"together": "rounds of all", "buffered": "buffers of five"}[order]
+        )
+        reached = [time for time, fid in zip(times, fids, strict=True) if goal and fid <= goal]
+        rows.append(
+            [order, f"{len(times)}", f"{times[-1]:.0f}", f"{reached[0]:.0f}" if reached else "never",
+             f"{line['fid']:.1f}", f"{line['cnn']:.3f}", f"{line['epsilon']:.2f}"]
+        )  # fmt: skip
+    axis.set(xlabel="simulated minutes", ylabel="FID", xscale="log")
+    axis.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(HERE / "over_time.png", dpi=110)
+    heads = ["order", "versions", "minutes in all", "minutes to the FID of rounds", "last FID", "CNN", "ε"]
+    return table(heads, rows)
+
+
+def main() -> None:
+    """Replace what stands between the marks in the README."""
+    over_noise()
+    text = (HERE / "README.md").read_text()
+    for name, made in {"quality": quality(), "layers": layers(), "time": over_time()}.items():
+        marks = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        between = re.compile(f"(?<={re.escape(marks[0])}).*?(?={re.escape(marks[1])})", re.DOTALL)
+        text = between.sub(lambda _, made=made: f"\n{made}\n", text)
+    (HERE / "README.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation import shadow
 from fedsynth.evaluation.shadow import Shadows, train_together
+from fedsynth.federation.fedbuff import FedBuff
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
@@ -83,3 +86,10 @@ def test_another_number_of_clients_is_refused():
     shadows = Shadows("dpd_fvae", SCHEMA, {**SMALL, "noise_multiplier": 1.0}, 4)
     with pytest.raises(BadInput, match="composed for 4"):
         train_together(shadows.algorithm, [runs_of(Shadows("central_vae", SCHEMA, SMALL), 1)[0]], Rng(1))
+
+
+def test_runs_without_rounds_are_not_stacked(build, ten):
+    algorithm = build("fvae_record")
+    buffered = replace(algorithm, schedule=FedBuff(10, 4, 2))
+    with pytest.raises(Incompatible, match="a buffer has no rounds"):
+        train_together(buffered, [ten["table"]], Rng(1))

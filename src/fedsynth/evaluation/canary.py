@@ -210,6 +210,10 @@ def _one_federation(
     after_round: Callable[..., None],
 ) -> Seen:
     clients = algorithm.schedule.clients
+    if algorithm.schedule.buffered:
+        raise Incompatible(
+            f"{algorithm.name}: canaries are sent in rounds, and a buffer has none; set buffer=0"
+        )
     canaries = min(canaries, clients, algorithm.dim - 1)
     inside = rng.at("coins").uniforms(canaries) > 0.5
     swapped = algorithm.schedule.adjacency == "replace-one"

@@ -47,6 +47,11 @@ def train_together(
         raise BadInput(
             f"a run has {wrong[0]} clients, but {algorithm.name} was composed for {algorithm.schedule.clients}"
         )
+    if algorithm.schedule.buffered:
+        raise Incompatible(
+            f"{algorithm.name}: runs are stacked round by round, and a buffer has no rounds; set order=together for "
+            "pp_fedgan, or buffer=0 for the others"
+        )
     if algorithm.mechanism.init():
         raise Incompatible(
             f"{algorithm.name}: its mechanism keeps a state of its own, which cannot be stacked; use another"

@@ -7,7 +7,7 @@ noise is calibrated together: the budget pays for all of them and for the questi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,13 @@ class Trainer:
         values = dict(self.values)
         if values.get("server", "momentum") == "momentum" and "server_learning_rate" in values:
             values["server_learning_rate"] = values["server_learning_rate"] / share
-        return self.recipe.build(self.task, values)
+        algorithm = self.recipe.build(self.task, values)
+        asked = algorithm.balance
+        learn: Any = None if asked is None else asked.learn
+        if asked is None or not getattr(learn, "classes", ()):
+            return algorithm
+        # a class that no selected row has is no mistake here: a model may get all of them right
+        return replace(algorithm, balance=replace(asked, learn=replace(learn, classes=())))
 
     def train(self, clients: Clients, share: float, rng: Rng, pay: Pay = unpaid) -> Generator:
         """The model of what these clients hold."""

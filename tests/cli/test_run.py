@@ -349,3 +349,13 @@ def test_categories_that_look_like_numbers_stay_as_they_are_written(call, tmp_pa
     base = ["run", tmp_path / "data.csv", "--schema", tmp_path / "schema.json", "--clients", "3", "--quiet"]
     assert call(*base, *SMALL, *BASELINE, "--recipe", "fvae", "--out", tmp_path / "RUN")[0] == 0
     assert set(pd.read_parquet(tmp_path / "RUN" / "synthetic.parquet")["ward"]) <= {"007", "NA", "12"}
+
+
+def test_simulated_speeds_put_simulated_time_into_the_history(call, here, tmp_path):
+    speeds = ["--simulate-speeds", "stragglers=0.1,factor=20", "--seed", "1"]
+    code, _, _ = call(*command(here, tmp_path / "RUN", "--rounds", "2", "--quiet", *speeds))
+    assert code == 0
+    history = [json.loads(line) for line in (tmp_path / "RUN" / "history.jsonl").read_text().splitlines()]
+    assert 60 < history[0]["simulated_s"] < history[1]["simulated_s"]
+    code, _, told = call(*command(here, tmp_path / "OTHER", "--simulate-speeds", "straggler=0.1"))
+    assert code == 2 and "did you mean 'stragglers'" in told and not (tmp_path / "OTHER").exists()

@@ -135,6 +135,17 @@ def test_a_client_without_rows_sends_nothing(build, ten):
         assert all(torch.equal(kept[key], memory[key]) for key in kept)
 
 
+def test_a_client_whose_training_diverged_sends_nothing_and_forgets_it_also_without_a_clip(build, ten):
+    algorithm = build(
+        "dpd_fvae", private=False, learning_rate=1e30, encoder_learning_rate=1e30, optimizer="sgd"
+    )
+    state, ids = algorithm.init(Rng(1)), np.array([8, 0])
+    memory = {key: value.expand(2, -1) for key, value in algorithm.blank(state).items()}
+    messages, kept = algorithm.client_round(state, memory, ten["table"].gather(ids), ids, Rng(1))
+    assert torch.isfinite(messages).all() and not messages.any()
+    assert all(torch.equal(kept[key], memory[key]) for key in kept)
+
+
 def test_the_encoder_of_dpd_fvae_stays_with_its_client(build, ten):
     algorithm = build("dpd_fvae")
     assert algorithm.shared == ("decoder",)

@@ -80,6 +80,7 @@ def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
         raise BadInput(f"label {schema.label!r} has one class, {schema.classes[0]!r}; leave the label out")
     unit, _ = recipe.protection(request.unit, request.trust)
     _check_device(request.device)
+    Speeds.parse(request.simulate_speeds or "default")
     check_claim(request, schema, unit, len(clients) if unit == "client" else clients.rows)
     return recipe
 

@@ -1,9 +1,9 @@
 """A decoder that starts from noisy class moments and is corrected by federated rounds, for one client or one record.
 
 Most of the budget goes into one answer (the class moments, and how bright pixels are), the rest into rounds that train
-a small decoder on what Gaussians cannot say. There is no encoder: a latent code follows from its image and what was released alone, so the
-record-level variant needs no trust in anything but each client's own noise (the sound alternative to the local
-DPD-fVAE of Pfitzner and Arnrich 2022, whose encoder breaks the guarantee).
+a small decoder on what Gaussians cannot say. There is no encoder: a latent code follows from its image and what was
+released alone, so the record-level variant needs no trust in anything but each client's own noise (the sound
+alternative to the local DPD-fVAE of Pfitzner and Arnrich 2022, whose encoder breaks the guarantee).
 """
 
 from __future__ import annotations

@@ -92,6 +92,22 @@ def canaries():
     )
 
 
+def tried():
+    """Settings that were tried on hold-out users, the best first."""
+    lines = sorted(measured("tried*.json"), key=lambda line: line["perplexity"])
+    heads = ("network", "rate", "rounds", "noise over clip", "clip", "local step", "server")
+    found = []
+    for line in lines:
+        cells = {head: f"{line[head]:g}" if isinstance(line[head], float) else line[head] for head in heads}
+        scores = {
+            "perplexity ↓": f"{line['perplexity']:.1f}",
+            "next word ↑": f"{100 * line['next word']:.1f}%",
+        }
+        found.append({**cells, "parameters": f"{line['parameters']:,}", **scores})
+    write("results_tried", found, "Four batches of 16 sentences a client and round.")
+
+
 if __name__ == "__main__":
     models()
+    tried()
     canaries()

@@ -135,3 +135,13 @@ def test_unlabelled_rows_make_a_model_without_labels():
     findings = inspect(asked({"criterion": "unlabelled", "by": "example"}, None, model=None, models=0), blank)
     assert findings.models["bad"].sample.labels is None
     assert findings.schema.classes == () and findings.asked.classes == ("left", "right")
+
+
+def test_a_class_that_no_selected_row_has_stops_nothing():
+    raw = bars(0.0)
+    images = raw.images.copy()
+    images[raw.labels == "right"] = 255 - images[raw.labels == "right"]
+    wrong = RawClients(raw.owner, raw.count, (), images=images, labels=raw.labels)
+    only_right = {"by": "example", "criterion": "misclassified"}
+    findings = inspect(asked(only_right, None, models=0, epsilon=200.0), wrong)
+    assert (findings.models["bad"].sample.labels == "right").mean() > 0.8

@@ -22,7 +22,9 @@ from fedsynth.inspect.selection import Share
 from fedsynth.rng import Rng
 
 TOLERANCE = 0.05  # differences up to this are taken for natural ones between groups of people
-_ALARMS = 0.02  # chance that noise alone passes, over all statistics together
+_ALARMS = (
+    0.02  # for Student's quantile, over all statistics; noise alone passes in about 4%, without tolerance
+)
 _LEAST_DEVIATIONS = 3.0
 Null = Sequence[Mapping[str, float]]
 

@@ -27,7 +27,7 @@ from fedsynth.transport.he_scheme import secret_words
 
 pytest_plugins = ["real_sites"]
 pytestmark = pytest.mark.recipe
-ROUNDS = 6
+ROUNDS = 25  # long enough for a look at the server's memory while it adds up
 
 
 def image(process: int) -> bytes:
@@ -78,7 +78,12 @@ def finished(federation: Federation, tmp_path_factory):
         "a sealed state", lambda: any(map(_sealed, runs.glob("*/state/checkpoint.safetensors"))), every_s=0.05
     )
     family = federation.family("server")
-    images = [image(one.pid) for one in (*family["engine"], *family["job"])]
+    looked_at = [*family["engine"], *family["job"]]
+    for one in looked_at:
+        one.suspend()  # else it may be over before it was read
+    images = [image(one.pid) for one in looked_at]
+    for one in looked_at:
+        one.resume()
     told = process.communicate(timeout=240)[0]
     yield out, folder / "keys", process.returncode, told, images
     for name, text in before.items():

@@ -78,7 +78,7 @@ def settings_of(recipe: Recipe, task: Task) -> Settings:
         min(1.0, rate),
         defaults["rounds"],
         defaults.get("epochs", 1),
-        defaults["batch_size"],
+        defaults.get("batch_size") or defaults["generator_batch"],
         recipe.pooled,
         offers=recipe.offers,
     )

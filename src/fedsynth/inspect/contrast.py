@@ -6,8 +6,6 @@ from itertools import combinations
 
 import numpy as np
 
-from fedsynth.data.column import Column
-from fedsynth.data.encode import positions
 from fedsynth.evaluation.marginals import variation_distance
 from fedsynth.evaluation.tables import Tables, cells, coarse
 from fedsynth.inspect.sample import Sample
@@ -70,21 +68,6 @@ def pair_distances(one: Sample, other: Sample) -> dict[tuple[str, str], float]:
         beyond = variation_distance(*joint) - max(alone[first.name], alone[second.name])
         found[first.name, second.name] = float(max(0.0, beyond))
     return found
-
-
-def column_means(one: Sample, other: Sample) -> dict[str, tuple[float, float]]:
-    """The mean of each number column on both sides, as a place between its public bounds."""
-    tables = _tables(one, other)
-    return {
-        c.name: (_place(c, tables.real[c.name]), _place(c, tables.synthetic[c.name]))
-        for c in tables.columns
-        if c.numeric
-    }
-
-
-def _place(column: Column, numbers: np.ndarray) -> float:
-    there = numbers[~np.isnan(numbers)]
-    return float(positions(column, there).mean()) if len(there) else 0.0
 
 
 def _tables(one: Sample, other: Sample) -> Tables:

@@ -22,9 +22,7 @@ def level_edges(count: int, device: torch.device | None = None) -> Tensor:
     >>> level_edges(3).tolist()
     [0.0019607844296842813, 0.5, 1.0]
     """
-    edges = torch.linspace(0, 1, count, device=device)
-    edges[0] = _BLACK
-    return edges
+    return torch.linspace(0, 1, count, device=device).clamp(min=_BLACK)
 
 
 def level_shares(images: Tensor, count: int) -> Tensor:
@@ -55,11 +53,12 @@ def curve(shares: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Te
 
 def brightness(values: Tensor, bounds: Tensor) -> Tensor:
     """Each drawn value by the curve `bounds` [levels]: black up to the first, white from the last, straight between."""
-    edges = level_edges(len(bounds), values.device)
-    edges[0] = 0.0
-    result = torch.zeros_like(values)
+    step = 1 / (len(bounds) - 1)  # of the levels
+    result = torch.zeros_like(
+        values
+    )  # nothing is made from numbers of this process: a recorded GPU step may not copy
     for number in range(len(bounds) - 1):
         room = (bounds[number + 1] - bounds[number]).clamp(min=1e-6)
         passed = torch.minimum((values - bounds[number]).clamp(min=0), room)
-        result = result + passed * ((edges[number + 1] - edges[number]) / room)
+        result = result + passed * (step / room)
     return result

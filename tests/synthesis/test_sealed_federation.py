@@ -107,7 +107,7 @@ class World:
         }
         asked = {
             "run": "r1",
-            "request": Request("fvae", **wanted).to_toml(),
+            "request": Request(**{"recipe": "fvae", **wanted}).to_toml(),
             "schema": Schema.from_dict(SCHEMA).to_dict(),
             "minimum_sites": 2,
             "round_s": 300.0,
@@ -224,6 +224,21 @@ def test_local_noise_is_paid_for_by_every_client(tmp_path):
     assert told["trust"] == "local" and told["simulation"]  # the sites of this test are seeded
     ledger = (tmp_path / "ada" / "state" / "ledger.jsonl").read_text()
     assert all(f"client ada-{number}" in ledger for number in range(PATIENTS))
+
+
+def test_records_protected_at_their_own_site_go_over_sealed_sums_and_nobody_declares_their_number(tmp_path):
+    world = World(tmp_path)
+    for name in NAMES:
+        file = tmp_path / name / "site.toml"
+        text = file.read_text().replace('recipes = ["fvae"]', 'recipes = ["fvae_record"]')
+        file.write_text(text.replace("delta = 1e-3", 'delta = 1e-3\nunit = "record"'))
+    small = {"hidden": (8,), "latent": 2, "momentum": 0.0}
+    out = world.conduct(
+        recipe="fvae_record", private=True, epsilon=50.0, delta=1e-4, rounds=1, arguments=small
+    )
+    told = json.loads((out / "privacy.json").read_text())
+    assert (told["unit"], told["trust"]) == ("record", "local")
+    assert command("keys", "open", out, "--key", world.folder / "keys" / "ada" / keys.SECRET) == 0
 
 
 def half(world):

@@ -231,13 +231,12 @@ class _Run:
                 values["rounds"] = request.rounds
             algorithm = recipe.build(task, values)
         else:
-            if task.unit == "record" and not values.get("records"):
+            if task.unit == "record" and values.get("records") == 0:
                 raise BadInput(
                     "records: sites do not tell how many they have; declare a public number with --set records=N"
                 )
-            check_claim(
-                request, self.schema, task.unit, values["records"] if task.unit == "record" else clients
-            )
+            known = values.get("records") or clients * values.get("usual_records", 1)
+            check_claim(request, self.schema, task.unit, known if task.unit == "record" else clients)
             spent = [line.cost for line in self._earlier().lines()]
             algorithm, values = fit_budget(recipe, task, values, request.target, spent)
         arguments = replace(request, arguments=values)

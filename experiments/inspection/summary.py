@@ -43,9 +43,10 @@ def firing() -> None:
         known = "asked" if "share" in line else "guessed"
         groups[known, line["recipe"], line["by"], line["epsilon"], line["affected"]].append(line)
     note = (
-        "Difference: mean intensity of the bad selection's examples minus that of the good, and its standard deviation "
-        "over seeds. A verdict needs simulations without a difference; where none were made, there is none. The rows "
-        "with many seeds are older: there the share of clients who qualify was a public guess (a quarter) and not asked for."
+        "Difference: mean intensity of the bad selection's examples minus that of the good, and its standard "
+        "deviation over seeds. A verdict needs simulations without a difference; where none were made, there is "
+        "none. The rows with many seeds are older: there the share of clients who qualify was a public guess (a "
+        "quarter) and not asked for."
     )
     for order, (key, found) in enumerate(sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))):
         known, recipe, by, epsilon, affected = key

@@ -52,7 +52,7 @@ def test_garments_have_no_natural_clients():
     if not here:
         pytest.skip("Fashion-MNIST is not in FEDSYNTH_DATA")
     with pytest.raises(BadInput, match="no natural clients"):
-        run_experiment(Experiment("garments", "fashion_mnist", request, runs=1))
+        run_experiment(Experiment("garments", "fashion_mnist", request, runs=1, classifiers=("mlp",)))
 
 
 @pytest.mark.skipif(not here, reason="MNIST is not in FEDSYNTH_DATA")

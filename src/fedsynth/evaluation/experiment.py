@@ -24,10 +24,12 @@ from fedsynth.baselines.registry import baseline_named
 from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
+from fedsynth.evaluation.classifiers import KNOWN
 from fedsynth.evaluation.experiment_data import DATA
 from fedsynth.evaluation.experiment_fit import Fit, FitBaseline, fit_recipe
 from fedsynth.evaluation.fidelity import fidelity
 from fedsynth.evaluation.image_experiment import IMAGE_DATA, ImageJudge
+from fedsynth.evaluation.image_utility import IMAGE_CLASSIFIERS
 from fedsynth.evaluation.score import Score, across_runs
 from fedsynth.evaluation.utility import ALL_MEASURES, baseline, utility
 from fedsynth.recipes.registry import recipe_named
@@ -67,6 +69,10 @@ class Experiment:
             )
         if self.sets < 1:
             raise BadInput(f"{self.row}: sets={self.sets}: at least one synthetic table is needed")
+        judges = IMAGE_CLASSIFIERS if self.data in IMAGE_DATA else tuple(KNOWN)
+        wrong = [name for name in self.classifiers if name not in judges]
+        if wrong:  # told before hours of training, not after
+            raise BadInput(f"{self.row}: classifier {wrong[0]!r}: unknown; {nearest(wrong[0], judges)}")
         recipe_named(self.request.recipe).values(self.request.arguments)
         if self.baseline:
             self.other()

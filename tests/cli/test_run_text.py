@@ -85,3 +85,16 @@ def test_the_statement_names_where_the_words_come_from(posts, tmp_path):
     assert run(posts, "--epsilon", "8", "--delta", "1e-3", "--rounds", "1", "--out", str(out)) == 0
     told = json.loads((out / "privacy.json").read_text())
     assert any("7 words of the vocabulary are taken to be public" in line for line in told["caveats"])
+
+
+def test_evaluate_scores_the_model_of_the_run_itself(posts, tmp_path, capsys):
+    out = tmp_path / "RUN"
+    assert run(posts, "--epsilon", "8", "--delta", "1e-3", "--rounds", "1", "--out", str(out)) == 0
+    capsys.readouterr()
+    given = {"--real": posts / "posts.jsonl", "--test": posts / "posts.jsonl", "--run": out}
+    given |= {"--synthetic": out / "synthetic.parquet", "--schema": out / "schema.json"}
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", *(str(word) for pair in given.items() for word in pair), "--quiet", "--json"])
+    scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)["scores"]}
+    own = scores["perplexity of unseen texts under the generator"]
+    assert ended.value.code in (0, None) and 1 < own["value"] < 100 and own["detail"]["unigrams"] > 1

@@ -165,11 +165,16 @@ def dp_fedavg_gan(
     Adult's (1,000 clients, epsilon 8). All clients, few rounds and one step each: a sum over all of them has the most
     signal for its noise, and a step that reaches the clip is nearly the same for all (their mean is .9 of the clip).
     A generator that takes 100 steps of 5e-4 a round runs away with the noise of the critic: after 30 rounds a CNN's
-    accuracy was .10 to .66. Slow ones (10 steps of 1e-4) keep what the opening bought. A critic of the whole image,
-    told the label (10,835 parameters), draws a texture into the background where one of patches (2,345) does not. On
-    Adult the logistic game beat the wasserstein one (column shapes .92 and .85 after the same rounds), and rounds after
-    the opening raised a classifier's AUC from .891 to .895 at some cost in column shapes (.955 to .915; .935 with the
-    default step). Soft choices of a table's generator let the critic win by their softness: they are made for good.
+    accuracy was .10 to .66. Slow ones (10 steps of 1e-4) keep what the opening bought and add little: .768 after 16
+    rounds, .766 before (from 4,000 images); three times as fast and with momentum .5, .774, but a Frechet distance of
+    13.2 in place of 11.4, and 23 without the anchor. A critic of the whole image, told the label (10,835 parameters),
+    draws a texture into the background where one of patches (2,345) does not. On Adult the logistic game beat the
+    wasserstein one (column shapes .92 and .85 after the same rounds), and rounds after the opening raised a
+    classifier's AUC from .891 to .895 at some cost in column shapes (.955 to .915; .935 with the default step). Soft
+    choices of a table's generator let the critic win by their softness: they are made for good.
+
+    Without noise to speak of (S = .1, z = .01) and without an opening, Adam at the clients (step .001) and a generator
+    of step .0005 reach .938 on MNIST's test digits in 1,000 rounds of 10 clients.
     """
     model = adversaries(task, networks, opening)
     critics = [part for part in model.parts if part.startswith(CRITIC)]

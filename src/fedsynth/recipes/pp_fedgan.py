@@ -73,24 +73,23 @@ class Match:
         0, "steps of the generator in a round (0: as many as the discriminator)", 0
     )
     alternations: int = setting(
-        1,
-        "how often the two sides take turns in a round: 1 is Algorithm 2, which trains one and then the other",
-        1,
+        0, "how often the two sides take turns in a round (0: at every step; 1: one, then the other)", 0
     )
 
     def __post_init__(self) -> None:
         check_ranges(self)
 
     def plan(self, critic: Rule, steps: int) -> tuple[Phase, ...]:
-        """The phases of a round; `critic` has the discriminator's steps of one turn."""
+        """The phases of a round of so many steps; `critic` has the discriminator's steps of one turn."""
+        turns = self.alternations or steps
         first = Phase("discriminate", {"discriminator": Adam(self.learning_rate, 0.5)}, critic)
-        free = Free(self.each(self.generator_steps or steps), self.generator_batch)
+        free = Free(max(1, round((self.generator_steps or steps) / turns)), self.generator_batch)
         second = Phase("generate", {"generator": Adam(self.generator_learning_rate, 0.5)}, free)
-        return (first, second) * self.alternations
+        return (first, second) * turns
 
     def each(self, steps: int) -> int:
-        """The steps of one turn."""
-        return max(1, round(steps / self.alternations))
+        """The discriminator's steps of one turn."""
+        return max(1, round(steps / (self.alternations or steps)))
 
 
 @dataclass(frozen=True)
@@ -137,6 +136,12 @@ def pp_fedgan(
     all clients hold one key.
 
     `steps` and `batch_rate` are for clients of about `usual_records` records; set all three for smaller ones.
+
+    What was tried, on MNIST over ten clients (experiments/pp_fedgan): Algorithm 2 as printed, 94 steps of one side and
+    then 94 of the other (`alternations=1`), gives noise at epsilon 3.4 to 21.6. Sides that take turns at every step,
+    the default here, begin to draw strokes at epsilon 8; without privacy, with both step sizes at .001, they draw digits
+    from which a CNN learns to read .74 of the test digits. For labelled images at such epsilons take `moment_vae` with
+    unit=record (.94).
     """
     model = networks.build(task)
     each = match.each(privacy.steps)
@@ -176,7 +181,7 @@ def dp_gan(
     records = privacy.records or (task.public_records() if task.private else 50 * batch)
     rate = min(1.0, batch / records)
     steps = max(1, round(1 / rate))
-    rule: Rule = Epochs(1, batch)
+    rule: Rule = Epochs(1, batch, match.each(steps))
     if task.private:
         rule = DPSGD(
             privacy.clip,

@@ -53,10 +53,8 @@ def curve(shares: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Te
 
 def brightness(values: Tensor, bounds: Tensor) -> Tensor:
     """Each drawn value by the curve `bounds` [levels]: black up to the first, white from the last, straight between."""
-    step = 1 / (len(bounds) - 1)  # of the levels
-    result = torch.zeros_like(
-        values
-    )  # nothing is made from numbers of this process: a recorded GPU step may not copy
+    step = 1 / (len(bounds) - 1)  # a number, and no tensor of it: a recorded GPU step may not copy
+    result = torch.zeros_like(values)
     for number in range(len(bounds) - 1):
         room = (bounds[number + 1] - bounds[number]).clamp(min=1e-6)
         passed = torch.minimum((values - bounds[number]).clamp(min=0), room)

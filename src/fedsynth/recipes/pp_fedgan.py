@@ -139,9 +139,9 @@ def pp_fedgan(
 
     What was tried, on MNIST over ten clients (experiments/pp_fedgan): Algorithm 2 as printed, 94 steps of one side and
     then 94 of the other (`alternations=1`), gives noise at epsilon 3.4 to 21.6. Sides that take turns at every step,
-    the default here, begin to draw strokes at epsilon 8; without privacy, with both step sizes at .001, they draw digits
-    from which a CNN learns to read .74 of the test digits. For labelled images at such epsilons take `moment_vae` with
-    unit=record (.94).
+    the default here, begin to draw strokes at epsilon 8; without privacy, with both step sizes at .001, they draw
+    digits from which a CNN learns to read .74 of the test digits. For labelled images at such epsilons take
+    `moment_vae` with unit=record (.94).
     """
     model = networks.build(task)
     each = match.each(privacy.steps)

@@ -72,16 +72,20 @@ def canaries():
     lines = sorted(measured("canaries*.json"), key=lambda line: -(line["epsilon"] or np.inf))
     rows = {}
     for line in lines:
-        rows.setdefault(line["epsilon"], []).append(line)
+        rows.setdefault((line["epsilon"], str(line["settings"])), []).append(line)
     found = []
     for same in rows.values():
         first = same[0]
-        cells = {"protected": protected(first), "users": f"{first['users']:,}"}
+        used = first["settings"]
+        size = used.get("size", "small")
+        cells = {"protected": protected(first), "model": f"{size}, {used['rounds']} rounds"}
         for times in first["by_rank"]:
             values = [value for line in same for value in line["by_rank"][times]]
             head = "nobody wrote it" if times == "0" else f"written {times} ×"
             cells[head] = f"{np.mean(values):.1f} (most {max(values):.1f})"
-        cells["perplexity"] = spread([line["perplexity"] for line in same])
+        cells["full memorization"] = f"{first['highest']:.1f}"
+        worst = max(line["perplexity"] for line in same)
+        cells["perplexity"] = spread([line["perplexity"] for line in same]) if worst < 1e6 else "broken"
         cells["unigrams"] = spread([first["unigrams"]])
         found.append(cells)
     most = f"{lines[0]['highest']:.1f}" if lines else ""

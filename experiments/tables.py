@@ -317,13 +317,17 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 def sources() -> list[tuple[str, Path]]:
-    """The name of each table and the folder of its results: `x/results` is x, `x/results_times` is x_times."""
+    """The name of each table and the folder of its results: `x/results` is x, `x/results_times` is x_times.
+
+    A page without marks writes its tables itself.
+    """
     folders = sorted(path.parent for path in (ROOT / "experiments").glob("*/README.md"))
     held = [
         found
         for folder in folders
         for found in (folder / "results", *sorted(folder.glob("results_*")))
-        if found.name == "results" or found.is_dir()
+        if found.is_dir()
+        or (found.name == "results" and "<!-- results:" in (folder / "README.md").read_text())
     ]
     return [(found.parent.name + found.name.removeprefix("results"), found) for found in held]
 

@@ -1,4 +1,4 @@
-"""Write the tables of this experiment's README and draw its figures from the files in results/. No number is typed.
+"""Write the tables of this experiment's README and draw its figures from the files in measured/. No number is typed.
 
 python experiments/pp_fedgan/show.py
 """
@@ -25,7 +25,7 @@ PAPER = {  # epsilon that PP-FedGAN's Table 5 states, by data set and noise
 
 def results(what: str) -> list[dict]:
     """The result files of one kind."""
-    found = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "measured").glob("*.json"))]
     return [result for result in found if result["what"] == what]
 
 

@@ -30,7 +30,7 @@ DELTA = {"stackexchange": 1e-5, "shakespeare": 1e-4}
 COMMON = {"clip": 1.0, "learning_rate": 6.0, "most_batches": 2}
 MANY = {**COMMON, "rate": 0.1, "rounds": 200}
 OPEN = {**MANY, "learning_rate": 3.0}  # nothing clips a step that is too long
-FEW = {**COMMON, "rate": 0.3, "rounds": 20, "size": "tiny"}
+FEW = {**COMMON, "rate": 0.3, "rounds": 10}
 PAID = 1.0  # epsilon of the vocabulary, where it is paid for; the rest of ten trains
 ROWS = {
     "stackexchange_none": ("stackexchange", None, OPEN),

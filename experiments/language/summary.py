@@ -88,11 +88,10 @@ def canaries():
         cells["perplexity"] = spread([line["perplexity"] for line in same]) if worst < 1e6 else "broken"
         cells["unigrams"] = spread([first["unigrams"]])
         found.append(cells)
-    most = f"{lines[0]['highest']:.1f}" if lines else ""
     write(
         "results_canaries",
         found,
-        f"Mean exposure of ten canaries each, by rank; full memorization is {most}.",
+        "Mean exposure of ten canaries each, by rank among all fillings; 300 users.",
     )
 
 

@@ -64,6 +64,14 @@ def test_the_server_steps_with_nesterov_momentum_or_adam():
     assert algorithm(server="adam").server == ServerAdam(1.0, 0.9)
 
 
+def test_a_step_is_long_behind_a_clip_and_shorter_without_one():
+    recipe = recipe_named("dp_fedavg_lm")
+    opened = recipe.build(Task(SCHEMA, 10, private=False), recipe.values({}))
+    rates = [made.plan[0].optimizers["model"].learning_rate for made in (algorithm(), opened)]
+    assert rates == [6.0, 3.0]
+    assert algorithm(learning_rate=0.5).plan[0].optimizers["model"].learning_rate == 0.5
+
+
 def test_sizes_of_the_paper_are_the_papers():
     words = algorithm(Schema(kind="text", vocabulary=tuple(f"w{n}" for n in range(9_997))), size="paper")
     cell = 3 * 670 * (96 + 1 + 96) + 670 * 96  # coupled gates of input, bias and recurrence; projection

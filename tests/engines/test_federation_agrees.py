@@ -38,6 +38,7 @@ def values_of(name):
         "participations": 3,
         "pretraining": 5,
         "order": "together",  # sites work in rounds
+        "steps": 2,
     }
     return {key: value for key, value in wanted.items() if key in known}
 

@@ -195,7 +195,9 @@ class TableGAN:
         latent, gumbel, extra = noise[:, : self.latent], noise[:, self.latent : -1], noise[:, -1]
         if objective == "generate":
             label = drawn_labels(extra, self.classes)
-            return game.generate(score, self._choose(params["generator"], latent, label, gumbel), label).mean()
+            return game.generate(
+                score, self._choose(params["generator"], latent, label, gumbel), label
+            ).mean()
         label = one_hot(batch["y"], self.classes)
         fake = self._choose(params["generator"], latent, label, gumbel)
         real = torch.cat([batch["x"][:, b.start : b.start + b.size] for b in self.blocks], dim=-1)

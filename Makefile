@@ -18,7 +18,7 @@ demo: install
 	$(BIN)/python -m fedsynth.cli.demo
 
 test: lint types browser
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile
 
 # pages are tested in a real browser; without one those tests are skipped with a message
 browser:

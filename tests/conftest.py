@@ -20,13 +20,6 @@ torch.set_num_threads(1)
 warnings.filterwarnings("ignore", module="opacus")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file stays with one worker, and all files that start real processes with one: they would starve each other."""
-    for item in items:
-        name = item.path.name
-        item.add_marker(pytest.mark.xdist_group("real" if name.startswith("test_real_") else str(item.path)))
-
-
 @pytest.fixture(scope="session")
 def schema() -> Schema:
     return Schema.from_dict(TABLE)

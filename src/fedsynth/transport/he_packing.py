@@ -117,8 +117,8 @@ class Packed:
     """Integers in BFV slots: `fields` digits below `base` each, for sums over at most `clients` clients.
 
     >>> layout = Packed.planned(dim=100_000, clients=10, reach=1.0)
-    >>> layout.fields, layout.width, round(layout.bytes_for(secret=True) / 400_000, 1)
-    (2, 22, 1.0)
+    >>> layout.fields, layout.base, round(layout.bytes_for(secret=True) / 400_000, 1)
+    (3, 830082, 0.8)
     """
 
     parameters: Parameters

@@ -39,6 +39,12 @@ def test_the_best_of_a_free_search_runs(files):
     again = tune("--from", files / "run", "--clients", 20, *SMALL[:2], *TRY, "--out", files / "again")
     assert again.exit_code == 0, again.output
     assert "synthetic rows only" in again.output
+    seeded = RUNNER.invoke(
+        app, ["run", str(files / "rows.parquet"), "--seed", "1", *config[:2], "--out", str(files / "s")]
+    )
+    assert seeded.exit_code == 0, seeded.output
+    refused = tune("--from", files / "s", "--clients", 20, *SMALL[:2], *TRY, "--out", files / "no")
+    assert "not private" in str(refused.exception)
 
 
 def test_a_charged_search_leaves_a_run(files):
@@ -59,6 +65,7 @@ def test_a_charged_search_leaves_a_run(files):
         (["--public", "--charge"], "say what the rows are"),
         (["--public", "--try", "clip"], "expected KEY=VALUE"),
         (["--from", "nowhere"], "no finished run"),
+        (["--public", "--budget", "policy.toml"], "spends none of it"),
     ],
 )
 def test_a_search_that_does_not_say_what_it_reads_is_refused(tmp_path, arguments, reason):

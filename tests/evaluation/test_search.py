@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 
 from fedsynth.data.clients import clients_from
@@ -9,6 +12,7 @@ from fedsynth.evaluation.search import FreeSearch, best_of, candidates
 from fedsynth.privacy import account
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -22,8 +26,8 @@ def rows(frame):
     return clients_from(frame, client_column="owner")
 
 
-def search(schema, rows, tried, **changes):
-    return ChargedSearch(REQUEST.changed(**changes), schema, rows, tried, trials=2.0)
+def search(known, rows, tried, **changes):
+    return ChargedSearch(REQUEST.changed(**changes), known, rows, tried, trials=2.0)
 
 
 def test_candidates_are_every_combination_and_unknown_settings_are_refused():
@@ -65,12 +69,25 @@ def test_a_charged_search_is_one_line_that_costs_more_than_a_training(tmp_path, 
     assert alone < 0.8 * account.epsilon(cost, 1e-3)  # a search that were free would be the bug
 
 
+def test_a_schema_that_was_paid_for_is_part_of_the_price(tmp_path, schema, rows):
+    path = tmp_path / "schema.json"
+    Ledger(beside(path)).append(GaussianDpEvent(1.0), what="bounds", unit="client", run="schema")
+    bought = replace(schema, provenance={"age": "paid"})
+    tried = candidates("dpd_fvae", {"clip": ["0.5", "1"]})
+    search(bought, rows, tried, schema=str(path)).run(tmp_path / "run")
+    lines = Ledger(tmp_path / "run" / "ledger.jsonl").lines()
+    assert [line.what for line in lines][0] == "bounds" and len(lines) == 3
+    assert 7.5 < Synthesizer.load(tmp_path / "run").privacy.epsilon <= 8.0
+
+
 def test_a_charged_search_refuses_what_has_no_one_price(tmp_path, schema, rows):
     different = candidates("dpd_fvae", {"rate": ["0.2", "0.5"]})
     with pytest.raises(Incompatible, match="different amounts"):
         search(schema, rows, different).run(tmp_path / "a")
     with pytest.raises(Incompatible, match="trust=local"):
         search(schema, rows, [{"clip": 1.0}], trust="local").run(tmp_path / "b")
+    with pytest.raises(Incompatible, match="leave it out"):
+        search(schema, rows, [{"clip": 1.0}], noise_multiplier=2.0)
     assert not list(tmp_path.glob("*/ledger.jsonl"))  # refused before anything was spent
 
 

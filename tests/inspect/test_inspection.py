@@ -1,14 +1,17 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from bars import BEST, CLIENTS, WORST, asked, bars, brighter_side
+from dp_accounting import GaussianDpEvent
 
 from fedsynth.data.clients import RawClients
 from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
 from fedsynth.inspect.contrast import intensity
 from fedsynth.inspect.inspection import inspect
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.folder import beside
 
 pytestmark = pytest.mark.recipe
 NOBODY = {"by": "example", "criterion": "misclassified", "at_least": 100}
@@ -52,6 +55,25 @@ def test_one_ledger_holds_questions_and_models_and_the_statement_follows_from_it
     spent = ledger.epsilon(1e-2, unit="client")
     assert 0.9 * 20 < spent <= 20
     assert findings.statement.simulation and findings.statement.epsilon is None  # it was seeded
+
+
+def test_a_schema_that_was_paid_for_is_part_of_the_price_and_is_not_paid_for_twice(tmp_path, with_bug):
+    plain = Ledger(with_bug[1] / "ledger.jsonl").lines()
+    path = tmp_path / "schema.json"
+    Ledger(beside(path)).append(GaussianDpEvent(0.5), what="categories", unit="client", run="schema")
+    bought = asked(models=0, total=60.0)
+    schema = replace(bought.schema, provenance={bought.schema.label: "paid"})
+    bought = replace(bought, schema=schema, request=replace(bought.request, schema=str(path)))
+    inspect(bought, bars(0.5), out=tmp_path / "out")
+    ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
+    assert [line.what for line in ledger.lines()] == ["categories", *(line.what for line in plain)]
+    assert 0.9 * 20 < ledger.epsilon(1e-2, unit="client") <= 20
+    inspect(bought, bars(0.5), out=tmp_path / "again", against=tmp_path / "out")
+    after = [line.what for line in Ledger(tmp_path / "again" / "ledger.jsonl").lines()]
+    assert after.count("categories") == 1
+    beside(path).unlink()
+    with pytest.raises(NotPrivate, match="no ledger beside the schema"):
+        inspect(bought, bars(0.5))
 
 
 def test_what_is_written_says_nothing_of_single_clients(with_bug):

@@ -7,9 +7,9 @@ from pathlib import Path
 from fedsynth.cli.federation import federation_installed
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.schema import Schema
-from fedsynth.errors import NotPrivate
 from fedsynth.privacy.chain import head_path
-from fedsynth.synthesis.folder import Folder, beside
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.purse import ledger_of
 from fedsynth.synthesis.request import Request
 
 _FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
@@ -63,13 +63,8 @@ def resume(out: Path, federation: Path | None, quiet: bool) -> None:
 
 def _earlier(request: Request, schema: Schema) -> dict[str, str]:
     """The ledger beside a schema whose columns were paid for: the server adds it to the run's."""
-    paid = [name for name, source in schema.provenance.items() if source == "paid"]
-    if not paid:
+    found = ledger_of(schema, request.schema)
+    if found is None or found.path is None:
         return {}
-    path = beside(request.schema or "")
-    if not (path.is_file() and head_path(path).is_file()):
-        raise NotPrivate(
-            f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema ({path}); "
-            "keep the two files together"
-        )
+    path = found.path
     return {"lines": path.read_text(), "head": head_path(path).read_text()}

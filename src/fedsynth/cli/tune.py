@@ -15,6 +15,7 @@ from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.charged_search import ChargedSearch
 from fedsynth.evaluation.search import FreeSearch, Trial, best_of, candidates
+from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
@@ -94,6 +95,8 @@ def tune(
             "say what the rows are: --public (anybody may see them), --from RUN (a private run's synthetic rows) or "
             "--charge (private: the search is paid for)"
         )
+    if budget is not None and not charge:
+        raise BadInput("--budget: a search that is free spends none of it; leave it out, or say --charge")
     flags: dict[str, Any] = {
         "data": str(data) if data else None,
         "schema": str(schema) if schema else None,
@@ -130,6 +133,11 @@ def _started(flags: dict[str, Any], run: Path | None) -> dict[str, Any]:
     sample = run / "synthetic.parquet"
     if not place.finished or not sample.exists():
         raise BadInput(f"{run}: no finished run with a synthetic table; make one with `fedsynth run`")
+    if not Statement.load(place.privacy).private:
+        raise BadInput(
+            f"{run}: its synthetic rows are not private (see its statement), so a search on them is not free; if "
+            f"anybody may see them all the same, say fedsynth tune {sample} --public"
+        )
     if flags["clients"] is None:
         raise BadInput("--clients: synthetic rows have no owners; say to how many clients they are dealt")
     earlier = Request.from_toml(place.read_recipe())

@@ -29,7 +29,6 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
-from fedsynth.models.model import layouts
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -40,9 +39,8 @@ from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.generator import Generator
-from fedsynth.synthesis.purse import Policy, Purse
-from fedsynth.synthesis.release import release
+from fedsynth.synthesis.purse import Policy, Purse, ledger_of
+from fedsynth.synthesis.release import release, released
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, check_request, task_of
 
@@ -86,6 +84,11 @@ class ChargedSearch:
             raise Incompatible(f"trials={self.trials:g}: expected a mean number of trainings above 1")
         if self.request.target is None:
             raise Incompatible("a charged search needs --epsilon and --delta; without privacy use --public")
+        if self.request.noise_multiplier is not None:
+            raise Incompatible(
+                f"noise_multiplier={self.request.noise_multiplier:g}: a charged search finds the noise that it "
+                "needs; leave it out"
+            )
 
     def run(self, folder: Path, watch: Watch | None = None) -> Settings:
         """Train, choose, and write the best as a run; the settings that won.
@@ -99,10 +102,14 @@ class ChargedSearch:
         recipe = check_request(self.request, self.schema, encoded)
         held = encoded.pooled() if recipe.pooled else encoded
         task = task_of(recipe, self.request, self.schema, held)
-        noise, statistic = self._calibrated(recipe, task)
+        earlier = ledger_of(self.schema, self.request.schema)
+        spent = [] if earlier is None else [line.cost for line in earlier.lines()]
+        noise, statistic = self._calibrated(recipe, task, spent)
         offered = [self._prepared(recipe, task, held, settings, noise) for settings in self.tried]
 
         ledger = Ledger(place.ledger)
+        if earlier is not None:
+            ledger.adopt(earlier)
         policy = Policy.load(self.request.budget) if self.request.budget else None
         purse = Purse(ledger, place.path.name, policy)
         purse.pay("", [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
@@ -120,18 +127,21 @@ class ChargedSearch:
         self._write(place, best[1], best[2], ledger)
         return {name: best[1].values[name] for name in self.tried[0]}
 
-    def _calibrated(self, recipe: Recipe, task: Task) -> tuple[float, float]:
-        """The noise of each training and of the statistic, so that all of it costs what was asked for."""
+    def _values(self, recipe: Recipe) -> Settings:
+        """What all candidates have in common."""
+        values = recipe.values(self.request.arguments)
+        return values if self.request.rounds is None else {**values, "rounds": self.request.rounds}
+
+    def _calibrated(self, recipe: Recipe, task: Task, spent: Sequence[DpEvent]) -> tuple[float, float]:
+        """The noise of each training and of the statistic: all of it and what was `spent` cost what was asked for."""
         target = self.request.target
         assert target is not None
-        values = recipe.values(self.request.arguments)
+        values = self._values(recipe)
         if "noise_multiplier" not in values or task.trust != "central":
             raise Incompatible(
                 f"{recipe.name} with trust={task.trust}: a charged search needs a trusted server that adds the "
                 "noise and keeps what lost to itself; use trust=central, or search on public rows"
             )
-        if target.rounds is not None:
-            values["rounds"] = target.rounds
 
         def built(settings: Settings, noise: float) -> Algorithm:
             return recipe.build(task, {**values, **settings, "noise_multiplier": noise})
@@ -149,7 +159,7 @@ class ChargedSearch:
 
         def whole(noise: float) -> DpEvent:
             search = self._event(cost(built(self.tried[0], noise)))
-            return account.compose([CentralGaussian(Clip(1.0), statistic).release.event, search])
+            return account.compose([*spent, CentralGaussian(Clip(1.0), statistic).release.event, search])
 
         noise = account.calibrate(whole, target.epsilon, target.delta, adjacency=adjacency)
         return noise, statistic
@@ -165,9 +175,7 @@ class ChargedSearch:
     def _prepared(
         self, recipe: Recipe, task: Task, held: Clients, settings: Settings, noise: float
     ) -> Prepared:
-        values = {**recipe.values(self.request.arguments), **settings, "noise_multiplier": noise}
-        if self.request.rounds is not None:
-            values["rounds"] = self.request.rounds
+        values = {**self._values(recipe), **settings, "noise_multiplier": noise}
         return Prepared(recipe, self.schema, held, recipe.build(task, values), values, self.request)
 
     def _count(self, rng: Rng) -> int:
@@ -195,7 +203,7 @@ class ChargedSearch:
 
     def _distance(self, chosen: Prepared, state: ServerState, truth: Tensor, rng: Rng) -> float:
         """How far a candidate's statistic lies from the truth, both scaled to a sum of 1."""
-        made = self._generator(chosen, state)
+        made = released(chosen.algorithm, state, self.schema, chosen.recipe.name, chosen.values)
         drawn = made.sample(_DRAWN, rng.at("judged"))
         raw = (
             replace(
@@ -213,14 +221,6 @@ class ChargedSearch:
         own = self._means(rows)(rows.gather(np.zeros(1, np.int64), "cpu"))[0]
         noisy = truth.to(torch.float32).clamp(min=0)
         return float((own / own.sum().clamp(min=1e-12) - noisy / noisy.sum().clamp(min=1e-12)).abs().sum())
-
-    def _generator(self, chosen: Prepared, state: ServerState) -> Generator:
-        released = {
-            part: state.parts[part]
-            for part in layouts(chosen.algorithm.model)
-            if part in chosen.algorithm.broadcast
-        }
-        return Generator(self.schema, chosen.recipe.name, chosen.values, released, state.balance)
 
     def _write(self, place: Folder, chosen: Prepared, state: ServerState, ledger: Ledger) -> None:
         """The winner as a finished run; nothing of the others is kept."""

@@ -27,7 +27,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import adjacency_of, cost, sampling_of
 from fedsynth.rng import Rng
-from fedsynth.synthesis.purse import Policy, Purse
+from fedsynth.synthesis.purse import Policy, Purse, ledger_of
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import check_claim
 
@@ -98,8 +98,10 @@ def inspect(
     survey = Survey.of(asked.selections, raw, asked.schema, asked.model)
     target = asked.request.target
     noise = survey.noise(asked.survey_share * target.epsilon, target.delta) if target else None
-    trainer = trainer.calibrated(target, len(asked.selections), survey.events(noise))
-    purse = _purse(asked, trainer, survey.events(noise), out, earlier)
+    before = _before(asked, earlier)
+    spent = [] if earlier is not None else [line.cost for line in before.lines()]
+    trainer = trainer.calibrated(target, len(asked.selections), [*spent, *survey.events(noise)])
+    purse = _purse(asked, trainer, survey.events(noise), out, earlier, before)
     settled, spreads = survey.conduct(noise, rng.at("survey"), purse.pay)
     models: dict[str, Model] = {}
     for name, chosen in settled.items():
@@ -130,14 +132,29 @@ def inspect(
     return findings
 
 
+def _before(asked: Inspection, earlier: Earlier | None) -> Ledger:
+    """What these data have paid for already: all that the first inspection's ledger holds, or else the schema."""
+    if earlier is not None:
+        return Ledger(earlier.root)
+    fresh = Ledger(None)
+    schema = ledger_of(asked.schema, asked.request.schema) if asked.request.private else None
+    if schema is not None:
+        fresh.adopt(schema)
+    return fresh
+
+
 def _purse(
-    asked: Inspection, trainer: Trainer, paid: Sequence[DpEvent], out: Path | None, earlier: Earlier | None
+    asked: Inspection,
+    trainer: Trainer,
+    paid: Sequence[DpEvent],
+    out: Path | None,
+    earlier: Earlier | None,
+    first: Ledger,
 ) -> Purse:
     """Who pays: this inspection's ledger, which goes on from the first one's, and that one for all of them.
 
     Nothing is asked or trained if all of it does not fit what is left.
     """
-    first = Ledger(None if earlier is None else earlier.root)
     target, policy = asked.request.target, None
     if target is not None and (asked.total is not None or earlier is not None):
         adjacency = adjacency_of(trainer.algorithm(1.0))
@@ -153,7 +170,7 @@ def _purse(
         ledger = Ledger(out / "ledger.jsonl")
         root = earlier.root if earlier is not None else out / "ledger.jsonl"
         (out / ROOT).write_text(str(root.resolve()) + "\n")
-    if earlier is not None:
+    if first.lines():
         ledger.adopt(first)
     return Purse(ledger, "inspection" if out is None else out.name, policy)
 

@@ -8,11 +8,28 @@ from pathlib import Path
 
 import numpy as np
 
+from fedsynth.data.schema import Schema
+from fedsynth.errors import NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
+from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.synthesis.folder import beside
+
+
+def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
+    """What a schema cost, if any of it was paid for: the ledger beside its file, which every use of it goes on from."""
+    paid = [name for name, source in schema.provenance.items() if source == "paid"]
+    if not paid:
+        return None
+    found = None if path is None else beside(path)
+    if found is None or not (found.is_file() and head_path(found).is_file()):
+        raise NotPrivate(
+            f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema "
+            f"({found or 'no schema file named'}); keep the two files together"
+        )
+    return Ledger(found)
 
 
 @dataclass(frozen=True)

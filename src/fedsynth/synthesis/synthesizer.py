@@ -12,15 +12,15 @@ import pandas as pd
 from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput, NotPrivate
+from fedsynth.errors import BadInput
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import Folder, beside
+from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
-from fedsynth.synthesis.purse import Policy, Purse
+from fedsynth.synthesis.purse import Policy, Purse, ledger_of
 from fedsynth.synthesis.release import release
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
@@ -106,7 +106,8 @@ class Synthesizer:
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
         purse = self._purse(place)
-        prepared = prepare(self.request, self.schema, encoded, rng, purse, self._earlier())
+        earlier = ledger_of(self.schema, self.request.schema)
+        prepared = prepare(self.request, self.schema, encoded, rng, purse, earlier)
         self.request = replace(self.request, arguments=prepared.values)
         if place:
             paid, self._ledger = self._ledger, Ledger(place.ledger)
@@ -131,19 +132,6 @@ class Synthesizer:
     def _purse(self, place: Folder | None) -> Purse:
         name = place.path.name if place else "memory"
         return Purse(self._ledger, name, Policy.load(self.request.budget) if self.request.budget else None)
-
-    def _earlier(self) -> Ledger | None:
-        """What the schema cost, if its columns were paid for."""
-        paid = [name for name, source in self.schema.provenance.items() if source == "paid"]
-        if not paid:
-            return None
-        path = None if self.request.schema is None else beside(self.request.schema)
-        if path is None or not path.exists():
-            raise NotPrivate(
-                f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema "
-                f"({path or 'no schema file named'}); keep the two files together"
-            )
-        return Ledger(path)
 
     def _finish(
         self, prepared: Prepared, training: Training, state: ServerState, place: Folder | None

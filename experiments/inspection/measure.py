@@ -111,7 +111,12 @@ def main() -> None:
             "epsilon": epsilon,
             "affected": affected,
         }
-        settled |= {"rounds": asked.rounds, **settings, "seconds": time.monotonic() - started}
+        settled |= {
+            "rounds": asked.rounds,
+            "models": asked.models,
+            **settings,
+            "seconds": time.monotonic() - started,
+        }
         with asked.out.open("a") as file:
             file.write(json.dumps({**settled, **line(findings)}) + "\n")
         print(seed, epsilon, affected, findings.fires, flush=True)

@@ -3,7 +3,6 @@
 Then `make tables` fills the tables in. No number is typed.
 """
 
-import json
 from pathlib import Path
 
 import matplotlib
@@ -12,37 +11,17 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from fedsynth.evaluation.plain_rows import measured, spread, write_rows
 from fedsynth.inspect.text import FIRST_WORD_SHIFT
 from fedsynth.privacy.projection import Training, default_delta, project_central
 
 HERE = Path(__file__).resolve().parent
+MEASURED = HERE / "measured"
 PAPER = 342_777  # users of the paper's data set
-
-
-def measured(pattern):
-    """All lines of the files that match."""
-    return [
-        line for path in sorted((HERE / "measured").glob(pattern)) for line in json.loads(path.read_text())
-    ]
-
-
-def write(folder, lines, note):
-    """One file a line of a table."""
-    place = HERE / folder
-    place.mkdir(exist_ok=True)
-    for old in place.glob("*.json"):
-        old.unlink()
-    for order, cells in enumerate(lines):
-        told = {"layout": "plain", "order": order, "cells": cells, "note": note}
-        (place / f"{order:02}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def percent(value):
     return f"{100 * value:.1f}%"
-
-
-def spread(values):
-    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
 
 
 def groups(lines):
@@ -64,7 +43,7 @@ def projected(line):
 def detection():
     """How often the statistic fires."""
     rows = []
-    for (epsilon, rate, share), lines in groups(measured("words*.json")):
+    for (epsilon, rate, share), lines in groups(measured(MEASURED, "words*.json")):
         shifts = [line["shift"] for line in lines]
         fired = sum(shift > FIRST_WORD_SHIFT for shift in shifts)
         rows.append(
@@ -73,7 +52,7 @@ def detection():
                 "epsilon of both models": f"{epsilon:g}",
                 "clients a round": f"{float(rate) * lines[0]['clients']:.0f}",
                 "found": f"{fired} of {len(lines)}",
-                "shift": spread(shifts),
+                "shift": spread(shifts, 2),
                 "least and most": f"{min(shifts):.2f} to {max(shifts):.2f}",
                 "unknown first words, learned": percent(float(np.mean([line["after"][0] for line in lines]))),
                 "real": percent(float(np.mean([line["real"][0] for line in lines]))),
@@ -84,14 +63,14 @@ def detection():
         f"Found: the shift of the first word's log-odds is above {FIRST_WORD_SHIFT}. delta = 1e-5; the projection has "
         f"delta = {default_delta(PAPER):.2g}."
     )
-    write("results", rows, note)
+    write_rows(HERE / "results", rows, note)
 
 
 def spelled():
     """What the models of letters write."""
     rows = []
     for line in sorted(
-        measured("letters*.json"), key=lambda line: (line["all"], line["share"], line["seed"])
+        measured(MEASURED, "letters*.json"), key=lambda line: (line["all"], line["share"], line["seed"])
     ):
         words = ", ".join(f"`{word}` {1000 * chance:.2g}" for word, chance in line["top"][:20])
         rows.append(
@@ -103,27 +82,27 @@ def spelled():
                 "likeliest words, probability × 1000": words,
             }
         )
-    write("results_letters", rows, "Epsilon 10 in all, delta = 1e-5.")
+    write_rows(HERE / "results_letters", rows, "Epsilon 10 in all, delta = 1e-5.")
 
 
 def samples():
     """A few sentences of the models of words."""
     first = {}
-    for line in measured("words*.json"):
+    for line in measured(MEASURED, "words*.json"):
         if line["sample"]:
             first.setdefault(line["share"], line["sample"])
     rows = [
         {"sentences with the bug": percent(share), "what the model of words writes": "<br>".join(texts[:6])}
         for share, texts in sorted(first.items())
     ]
-    write("results_samples", rows, "")
+    write_rows(HERE / "results_samples", rows, "")
 
 
 def picture():
     """Unknown words by position, learned and real."""
     figure, axes = plt.subplots(figsize=(7, 3.6), dpi=130)
-    widest = max(epsilon for (epsilon, _, _), _ in groups(measured("words*.json")))
-    shown = [(key, lines) for key, lines in groups(measured("words*.json")) if key[0] == widest]
+    widest = max(epsilon for (epsilon, _, _), _ in groups(measured(MEASURED, "words*.json")))
+    shown = [(key, lines) for key, lines in groups(measured(MEASURED, "words*.json")) if key[0] == widest]
     for number, ((_, _, share), lines) in enumerate(shown):
         rates = 100 * np.array([line["after"] for line in lines])
         places = np.arange(1, rates.shape[1] + 1)

@@ -1,35 +1,14 @@
 """From what was measured to the tables of the README: `python experiments/language/summary.py`, then `make tables`."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+from fedsynth.evaluation.plain_rows import measured, spread, write_rows
+
 HERE = Path(__file__).resolve().parent
+MEASURED = HERE / "measured"
 NAMES = {"stackexchange": "Stack Exchange by user", "shakespeare": "Shakespeare by role"}
-
-
-def measured(pattern):
-    """All lines of the files that match."""
-    return [
-        line for path in sorted((HERE / "measured").glob(pattern)) for line in json.loads(path.read_text())
-    ]
-
-
-def write(folder, lines, note):
-    """One file a line of a table."""
-    place = HERE / folder
-    place.mkdir(exist_ok=True)
-    for old in place.glob("*.json"):
-        old.unlink()
-    for order, cells in enumerate(lines):
-        told = {"layout": "plain", "order": order, "cells": cells, "note": note}
-        (place / f"{order:02}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-
-
-def spread(values, digits=1):
-    mean = f"{np.mean(values):.{digits}f}"
-    return mean + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
 
 
 def protected(line):
@@ -43,7 +22,7 @@ def protected(line):
 def models():
     """Perplexity and next word, a line for each row."""
     rows = {}
-    for line in measured("stackexchange*.json") + measured("shakespeare*.json"):
+    for line in measured(MEASURED, "stackexchange*.json", "shakespeare*.json"):
         rows.setdefault(line["row"], []).append(line)
     found = []
     for lines in rows.values():
@@ -54,22 +33,22 @@ def models():
                 "users": f"{first['clients']:,}",
                 "protected": protected(first),
                 "words": f"{first['words']:,}",
-                "perplexity ↓": spread([line["perplexity"] for line in lines]),
-                "unigrams": spread([first["unigrams"][0]]),
-                "next word ↑": spread([100 * line["accuracy"] for line in lines]) + "%",
-                "most frequent word": spread([100 * first["unigrams"][1]]) + "%",
+                "perplexity ↓": spread([line["perplexity"] for line in lines], 1),
+                "unigrams": spread([first["unigrams"][0]], 1),
+                "next word ↑": spread([100 * line["accuracy"] for line in lines], 1) + "%",
+                "most frequent word": spread([100 * first["unigrams"][1]], 1) + "%",
                 "noise over clip": f"{first['noise']:.2f}",
                 "rounds × rate": f"{first['settings']['rounds']} × {first['settings']['rate']}",
                 "parameters": f"{first['parameters']:,}",
                 "seconds": f"{np.mean([line['seconds'] for line in lines]):.0f} ({first['device']})",
             }
         )
-    write("results", found, "Users who took no part are tested on, at most 200 pieces of each.")
+    write_rows(HERE / "results", found, "Users who took no part are tested on, at most 200 pieces of each.")
 
 
 def canaries():
     """Exposure by how often a user wrote the canary."""
-    lines = sorted(measured("canaries*.json"), key=lambda line: -(line["epsilon"] or np.inf))
+    lines = sorted(measured(MEASURED, "canaries*.json"), key=lambda line: -(line["epsilon"] or np.inf))
     rows = {}
     for line in lines:
         rows.setdefault((line["epsilon"], str(line["settings"])), []).append(line)
@@ -85,11 +64,11 @@ def canaries():
             cells[head] = f"{np.mean(values):.1f} (most {max(values):.1f})"
         cells["full memorization"] = f"{first['highest']:.1f}"
         worst = max(line["perplexity"] for line in same)
-        cells["perplexity"] = spread([line["perplexity"] for line in same]) if worst < 1e6 else "broken"
-        cells["unigrams"] = spread([first["unigrams"]])
+        cells["perplexity"] = spread([line["perplexity"] for line in same], 1) if worst < 1e6 else "broken"
+        cells["unigrams"] = spread([first["unigrams"]], 1)
         found.append(cells)
-    write(
-        "results_canaries",
+    write_rows(
+        HERE / "results_canaries",
         found,
         "Mean exposure of ten canaries each, by rank among all fillings; 300 users.",
     )
@@ -97,7 +76,7 @@ def canaries():
 
 def tried():
     """Settings that were tried on hold-out users, the best first."""
-    lines = sorted(measured("tried*.json"), key=lambda line: line["perplexity"])
+    lines = sorted(measured(MEASURED, "tried*.json"), key=lambda line: line["perplexity"])
     heads = ("network", "rate", "rounds", "noise over clip", "clip", "local step", "server")
     found = []
     for line in lines:
@@ -107,7 +86,7 @@ def tried():
             "next word ↑": f"{100 * line['next word']:.1f}%",
         }
         found.append({**cells, "parameters": f"{line['parameters']:,}", **scores})
-    write("results_tried", found, "Four batches of 16 sentences a client and round.")
+    write_rows(HERE / "results_tried", found, "Four batches of 16 sentences a client and round.")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class Terms:
     transport: str = "clear"
     minimum_cohort: int = 1  # the run stops when fewer sites than this take part
     clients: int = 0  # of all sites together; 0 while it is not known
+    inspection: Mapping[str, Any] = field(default_factory=dict)  # a step of one; empty in an ordinary run
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Invite:
 class Begin:
     """The plan as calibrated; `session` counts the server's starts, so that an old server is not obeyed.
 
-    `tensors` holds the public starting point of the parts that stay with the clients.
+    `tensors` holds the public starting point of the parts that stay with the clients; `blob` is the model (ONNX) that
+    judges rows in an inspection.
     """
 
     kind: ClassVar[str] = "begin"
@@ -70,6 +72,7 @@ class Begin:
     first: int  # number of the site's first client
     sites: int
     tensors: Tensors = field(default_factory=dict)
+    blob: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ class Remote:
     patience: Patience = field(default_factory=Patience)
     now: Callable[[], float] = time.monotonic
     tell: Callable[[str, int, str], None] = lambda site, version, what: None
+    enclosed: bytes = b""  # goes along with the plan
     roster: Roster = field(default_factory=Roster, init=False)
     refusals: dict[str, str] = field(default_factory=dict, init=False)  # the last reason, by site
     _algorithm: Algorithm | None = field(default=None, init=False)
@@ -125,7 +126,7 @@ class Remote:
         session = self.roster.session + 1
         self.roster = replace(self.roster, session=session)
         self._algorithm = algorithm
-        self._begin = Begin(self.run, session, terms, 0, len(self.roster.members), start)
+        self._begin = Begin(self.run, session, terms, 0, len(self.roster.members), start, self.enclosed)
         asked = {name: self._begin_of(name) for name in self.roster.present}
         heard = self._ask(asked)
         refused = []

@@ -6,11 +6,11 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.clients import Clients
+from fedsynth.data.clients import Clients, RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.audit import Audit
 from fedsynth.engines.codec import MOST_BYTES, BadMessage, fingerprint
@@ -31,6 +31,7 @@ from fedsynth.engines.messages import (
     read,
     write,
 )
+from fedsynth.engines.site_look import Assigned, Look
 from fedsynth.engines.site_purse import SitePurse
 from fedsynth.engines.site_run import Labor, Refusal, Seal, SiteRun, check_start
 from fedsynth.engines.site_state import RunFolder, Standing, run_path
@@ -41,6 +42,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
 
 _KEYS = "this site has no keys for it (fedsynth keys create, then [keys] folder in site.toml)"
+_INSPECT = "whoever owns the data may allow them: inspect = true under [policy] in site.toml"
 Compose = Callable[
     [Terms, Schema], Algorithm
 ]  # a recipe's algorithm, built here from what this site has installed
@@ -55,6 +57,8 @@ class Policy:
     transports: tuple[str, ...]
     minimum_cohort: int = 2
     without_privacy: bool = False
+    inspect: bool = False
+    entry_points: tuple[str, ...] = ()  # installed models that inspections may name
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Holding:
     clients: Clients
     names: tuple[str, ...]
     schema: Schema
+    raw: RawClients | None = None  # the rows as they were read, for inspections
 
 
 class Site:
@@ -81,6 +86,7 @@ class Site:
         chunk: int | None = None,
         seals: Mapping[str, Seal] | None = None,
         most_bytes: int = MOST_BYTES,
+        look: Look | None = None,
     ) -> None:
         """`seed` makes its randomness repeatable: for tests, and private for nobody. `seals` go by transport."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,6 +97,7 @@ class Site:
         self.audit = Audit(folder / "audit.jsonl")
         self.ledger = Ledger(folder / "ledger.jsonl")
         self._compose = compose
+        self._look = look
         self._labor = Labor(holding.clients, Rng(seed), device, chunk)
         self._seals = dict(seals or {})
         self._most_bytes = most_bytes
@@ -161,9 +168,9 @@ class Site:
         same = folder.exists and folder.begin() == written
         if not (same and standing.session == begin.session):
             self._check_begin(begin, folder, standing)
-            algorithm = self._compose(begin.terms, self.holding.schema)
-            check_start(algorithm, begin.tensors)
-            self._purse(begin, algorithm).approve()
+            assigned = self._assigned(begin)
+            check_start(assigned.algorithm, begin.tensors)
+            self._purse(begin, assigned).approve(assigned.whole)
             folder.create(written, Standing(begin.session, standing.since, False, standing.waiting))
             self.audit.note("began", run=begin.run, session=begin.session, recipe=begin.terms.recipe)
         folder.close()
@@ -194,6 +201,9 @@ class Site:
         run = self._current(work.run, work.session)
         if work.sites < self.policy.minimum_cohort:
             raise Refusal("policy", _too_few(work.sites, self.policy))
+        terms = run.begin.terms
+        if terms.inspection and not self._looking().allows(terms, work.job):
+            raise BadMessage(f"job={work.job[:40]!r}: this step of an inspection has no such job")
         run.settle(work.used, work.since, work.version)
         result = run.answer(work)
         self.audit.note("answered", run=work.run, job=work.job, version=work.version, session=work.session)
@@ -243,20 +253,29 @@ class Site:
                 raise Refusal("begin", f"run {name}: this site has not begun it")
             begin = read(folder.begin())
             assert isinstance(begin, Begin)
-            algorithm = self._compose(begin.terms, self.holding.schema)
+            assigned = self._assigned(begin)
+            algorithm = assigned.algorithm
             seal = self._seals.get(begin.terms.transport)
             sealer = None if seal is None else seal(name, algorithm, folder.path / "seal")
-            purse = self._purse(begin, algorithm)
-            self._runs[name] = SiteRun(begin, algorithm, folder, purse, self._labor, sealer)
+            purse = self._purse(begin, assigned)
+            labor = replace(self._labor, clients=assigned.clients(), rng=self._labor.rng.at(*assigned.stream))
+            self._runs[name] = SiteRun(begin, algorithm, folder, purse, labor, sealer)
         return self._runs[name]
 
-    def _purse(self, begin: Begin, algorithm: Algorithm) -> SitePurse:
+    def _assigned(self, begin: Begin) -> Assigned:
+        if begin.terms.inspection:
+            return self._looking().assigned(begin)
+        algorithm = self._compose(begin.terms, self.holding.schema)
+        return Assigned(algorithm, lambda: self.holding.clients)
+
+    def _purse(self, begin: Begin, assigned: Assigned) -> SitePurse:
         terms = begin.terms
         cap = None
         if not self.seeded and terms.private:
-            adjacency = algorithm.schedule.adjacency
+            adjacency = assigned.algorithm.schedule.adjacency
             cap = Budget(terms.epsilon, terms.delta, terms.unit, adjacency)  # type: ignore[arg-type]
-        return SitePurse(begin.run, algorithm, self.ledger, self.policy.budget, cap, self.holding.names)
+        budget, names = self.policy.budget, self.holding.names
+        return SitePurse(begin.run, assigned.algorithm, self.ledger, budget, cap, names, assigned.agreement)
 
     def _agree(self, terms: Terms) -> None:
         """Refuse what the policy does not allow."""
@@ -276,6 +295,18 @@ class Site:
         difference = _difference(terms.schema, self.holding.schema)
         if difference:
             raise Refusal("policy", f"the schema is not the one agreed to here: {difference}")
+        if terms.inspection:
+            self._agree_to_look(terms)
+
+    def _agree_to_look(self, terms: Terms) -> None:
+        if not self.policy.inspect:
+            raise Refusal("policy", f"inspections are not allowed here; {_INSPECT}")
+        self._looking().agree(terms)
+
+    def _looking(self) -> Look:
+        if self._look is None:
+            raise Refusal("policy", "this job is for training; an inspection is a job of its own")
+        return self._look
 
 
 def _too_few(sites: int, policy: Policy) -> str:

@@ -28,17 +28,22 @@ class SitePurse:
         budget: Budget,
         cap: Budget | None,
         names: Sequence[str],
+        agreement: str = "",
     ) -> None:
-        """`names` are those of the site's clients, in order: a local release is written down under its client's."""
+        """`names` are those of the site's clients, in order: a local release is written down under its client's.
+
+        All runs whose names begin with that of the `agreement` share the cap.
+        """
         self._run = run
         self._algorithm = algorithm
         self._ledger = ledger
         self._budget = budget
         self._cap = cap
         self._names = names
-        self._own = Ledger(None)  # the run's lines alone
-        self._own.append_all([_entry_of(line) for line in ledger.lines() if line.run == run])
-        self._paid = {(line.what, line.holder) for line in self._own.lines()}
+        self._own = Ledger(None)  # the lines of the run, or of the agreement that it belongs to
+        agreed = [line for line in ledger.lines() if line.run == run or _belongs(line.run, agreement)]
+        self._own.append_all([_entry_of(line) for line in agreed])
+        self._paid = {(line.what, line.holder) for line in agreed if line.run == run}
         self._caught_up = 0  # rounds up to here are known to be paid for
 
     @property
@@ -49,8 +54,16 @@ class SitePurse:
             holders[holder] = holders.get(holder, 0) + (", round " in what)
         return max(holders.values(), default=0)
 
-    def approve(self) -> None:
-        """Refuse a whole run before its first round, if the budget does not allow all that is left of it."""
+    def approve(self, whole: Sequence[tuple[Charge, int]] = ()) -> None:
+        """Refuse a whole run before its first round, if the budget does not allow all that is left of it.
+
+        `whole` is what all runs of the agreement cost: asked for before the first of them.
+        """
+        if whole and not self._own.lines():
+            entries = [self._entry(charge, "", charge.holder, times) for charge, times in whole]
+            self._check(entries)
+            self._budget.check_all(self._ledger, entries)
+            return
         algorithm = self._algorithm
         turns = algorithm.schedule.participations(algorithm.rounds)
         entries: list[Entry] = []
@@ -132,6 +145,10 @@ class SitePurse:
         spent = charge.release
         what = f"{spent.what}, {label}" if label else spent.what
         return Entry(charge.event, what, holder, spent.unit, spent.trust, spent.count * times, self._run)
+
+
+def _belongs(run: str, agreement: str) -> bool:
+    return bool(agreement) and run.startswith(f"{agreement}-")
 
 
 def _entry_of(line: Line) -> Entry:

@@ -60,9 +60,9 @@ class SitePurse:
         `whole` is what all runs of the agreement cost: asked for before the first of them.
         """
         if whole and not self._own.lines():
-            entries = [self._entry(charge, "", charge.holder, times) for charge, times in whole]
-            self._check(entries)
-            self._budget.check_all(self._ledger, entries)
+            asked = [self._entry(charge, "", charge.holder, times) for charge, times in whole]
+            self._check(asked)
+            self._budget.check_all(self._ledger, asked)
             return
         algorithm = self._algorithm
         turns = algorithm.schedule.participations(algorithm.rounds)

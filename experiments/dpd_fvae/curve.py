@@ -34,7 +34,7 @@ def request(unit, trust, epsilon, device):
 
 
 def measure(device, rows):
-    judge = ImageJudge("mnist", ("cnn",), 1, rows)
+    judge = ImageJudge("mnist", ("cnn",), 1, rows, passes=6)
     points = [(name, epsilon) for name in PROTECTED for epsilon in EPSILONS]
     made = [judge.trial(request(*PROTECTED[name], epsilon, device), None) for name, epsilon in points]
     found = {name: {} for name in PROTECTED}

@@ -22,6 +22,10 @@ SCHEMA = Schema.from_dict(TABLE)
 CLIENTS = Setup.of_recipe("dpd_fvae", Target(4.0, 1e-5, rounds=10), {"rate": 0.5})
 FIXED = Setup.of_recipe("fvae", Target(8.0, 1e-5, rounds=4), {"cohort": 500})
 RECORDS = Setup.of_recipe("central_vae", Target(4.0, 1e-5, rounds=2), {"batch_size": 500, "records": 2000})
+AT_SITES = Setup.of_recipe("fvae_record", Target(4.0, 1e-5, rounds=4), {"steps": 2})
+TURNS = Setup.of_recipe(
+    "pp_fedgan", Target(4.0, 1e-5, rounds=4), {"steps": 4, "batch_rate": 0.25, "start_share": 0}
+)
 SMALL = {"canaries": 600, "runs": 4, "rng": Rng(1)}
 
 
@@ -31,9 +35,11 @@ def halved(algorithm):
 
 
 def halved_for_records(algorithm):
-    phase = algorithm.plan[0]
-    rule = replace(phase.rule, noise_multiplier=phase.rule.noise_multiplier / 2)
-    return replace(algorithm, plan=(replace(phase, rule=rule),))
+    noisy = [phase for phase in algorithm.plan if phase.rule.release is not None]
+    rules = [replace(phase.rule, noise_multiplier=phase.rule.noise_multiplier / 2) for phase in noisy]
+    return replace(
+        algorithm, plan=tuple(replace(phase, rule=rule) for phase, rule in zip(noisy, rules, strict=True))
+    )
 
 
 class NoClip(Clip):
@@ -46,7 +52,9 @@ def unclipped(algorithm):
     return replace(algorithm, mechanism=replace(algorithm.mechanism, clip=clip))
 
 
-@pytest.mark.parametrize("setup", [CLIENTS, FIXED, RECORDS], ids=lambda setup: setup.recipe.name)
+@pytest.mark.parametrize(
+    "setup", [CLIENTS, FIXED, RECORDS, AT_SITES, TURNS], ids=lambda setup: setup.recipe.name
+)
 def test_a_true_claim_is_not_contradicted_and_the_audit_has_teeth(setup):
     algorithm = setup.algorithm(600)
     found = audit(algorithm, setup.schema, 1e-5, **SMALL)
@@ -57,8 +65,20 @@ def test_a_true_claim_is_not_contradicted_and_the_audit_has_teeth(setup):
 
 @pytest.mark.parametrize(
     ("setup", "bug"),
-    [(CLIENTS, halved), (CLIENTS, unclipped), (RECORDS, halved_for_records)],
-    ids=["noise halved", "clip missing", "noise of record gradients halved"],
+    [
+        (CLIENTS, halved),
+        (CLIENTS, unclipped),
+        (RECORDS, halved_for_records),
+        (AT_SITES, halved_for_records),
+        (TURNS, halved_for_records),
+    ],
+    ids=[
+        "noise halved",
+        "clip missing",
+        "pooled records",
+        "records at their sites",
+        "in turns with a generator",
+    ],
 )
 def test_a_planted_bug_is_found(setup, bug):
     sound = setup.algorithm(600)

@@ -1,5 +1,7 @@
 """A row on images: trained, scored on the test split, with a picture and what it cost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,15 @@ def test_a_row_on_images_has_scores_costs_and_a_picture():
     assert 4 < result["privacy"]["epsilon"] <= 5 and not result["privacy"]["simulation"]
     assert result["data"] == {"name": "mnist", "train_rows": 400, "test_rows": 10_000}
     assert result["shown"].dtype == np.uint8 and result["shown"].shape[1:] == (28, 28)
+
+
+@pytest.mark.skipif(not here, reason="MNIST is not in FEDSYNTH_DATA")
+def test_a_row_says_how_often_its_classifiers_saw_their_images():
+    request = Request(recipe="moment_vae", clients=20, rounds=1, private=False)
+    row = Experiment("passes", "mnist", request, seeds=(1,), train_rows=200, classifiers=("mlp",), passes=2)
+    assert run_experiment(row)["scores"][0]["detail"]["passes"] == 2
+    with pytest.raises(BadInput, match="passes=0"):
+        replace(row, passes=0)
 
 
 faces = folder is not None and (folder / "celeba32.npz").is_file()

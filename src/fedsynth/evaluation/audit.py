@@ -117,7 +117,8 @@ def audit(
     """
     _check(canaries * runs, confidence, delta)
     charge = _training_charge(claimed or algorithm)
-    rounds = (claimed or algorithm).rounds * charge.release.count
+    told = claimed or algorithm
+    rounds = told.schedule.participations(told.rounds) if charge.holder == "client" else told.rounds
     by_record = charge.release.unit == "record"
     stream = rng or Rng()
     seen = (
@@ -128,7 +129,7 @@ def audit(
     adjacency = adjacency_of(algorithm)
 
     def cost(factor: float) -> DpEvent:
-        return account.repeat(with_noise(charge.event, factor), rounds)
+        return account.repeat(with_noise(charge.event, factor), rounds * charge.release.count)
 
     each = 1.0 - (1.0 - confidence) / 2.0  # both readings must be right at once
     bounds = (
@@ -158,11 +159,13 @@ def _check(canaries: int, confidence: float, delta: float) -> None:
 
 
 def _training_charge(algorithm: Algorithm) -> Charge:
-    """What is released again and again in training, at a trusted server."""
+    """What is released again and again in training: a sum at a trusted server, or steps of DP-SGD where records are."""
     charges = algorithm.charges()
-    if len(charges) != 1 or charges[0].release.trust != "central":
+    in_the_plan = algorithm.mechanism.release is None
+    if len(charges) != 1 or not (in_the_plan or charges[0].release.trust == "central"):
         raise Incompatible(
-            f"{algorithm.name}: the audit is of recipes with one noisy sum at a trusted server, not of this one"
+            f"{algorithm.name}: the audit is of recipes with one noisy sum at a trusted server or DP-SGD at the "
+            "clients, not of this one"
         )
     return charges[0]
 

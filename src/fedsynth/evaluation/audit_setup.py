@@ -26,6 +26,10 @@ from fedsynth.synthesis.request import Request
 
 ORDINARY = 20  # clients besides the canaries
 _USUAL_RECORDS = 10_000
+_USUAL_CLIENTS = {
+    "client": 1000,
+    "record": 10,
+}  # of a recipe: participants, or the sites that hold their records
 _WIDTHS = (16, 32, 64, 128, 256, 512)
 _MOST_WORK = 1.5e9  # numbers that canaries send in all
 EXAMPLE = Schema(
@@ -60,7 +64,7 @@ class Setup:
         values = recipe.values(arguments)
         if "records" in values and not values["records"]:
             values["records"] = _USUAL_RECORDS
-        clients = 1 if recipe.pooled else 1000
+        clients = 1 if recipe.pooled else _USUAL_CLIENTS[recipe.unit]
         _, values = fit_budget(recipe, recipe.task(schema, clients), values, target)
         return cls(recipe, schema, values, target.delta, clients)
 
@@ -89,6 +93,8 @@ class Setup:
     def algorithm(self, canaries: int) -> Algorithm:
         """The recipe with its own noise, clip, rate and rounds, on the smallest model that canaries fit in."""
         clients = 1 if self.recipe.pooled else canaries + ORDINARY
+        if self.recipe.unit == "record":  # canaries are records: clients take as many turns as in the run
+            clients = self.clients or clients
         task = self.recipe.task(self.schema, clients)
         values = {**self.values, "latent": min(4, self.values.get("latent", 4))}
         if values.get("cohort"):
@@ -111,9 +117,10 @@ class Setup:
     ) -> Audit:
         """Audit it; long trainings are repeated less often, so that the work stays bounded."""
         algorithm = self.algorithm(canaries)
-        if is_local(algorithm):
+        in_the_plan = algorithm.mechanism.release is None
+        if is_local(algorithm) and not in_the_plan:
             return audit_local(algorithm, self.delta, copies=canaries * runs, confidence=confidence, rng=rng)
-        if not self.recipe.pooled:
+        if not in_the_plan:
             canaries = min(canaries, algorithm.dim - 1)
             share = algorithm.schedule.expected / algorithm.schedule.clients
             work = canaries * share * algorithm.rounds * algorithm.dim
@@ -131,9 +138,11 @@ class Setup:
 
 
 def _clients_in(ledger: Ledger) -> int | None:
-    """The number of clients that a fixed cohort was drawn from, as the ledger tells it."""
-    sizes = [line.event.get("source_dataset_size") for line in ledger.lines()]
-    return next((int(size) for size in sizes if size), None)
+    """The number of clients that a fixed cohort was drawn from, or that paid for themselves, as the ledger tells it."""
+    lines = list(ledger.lines())
+    sizes = [line.event.get("source_dataset_size") for line in lines]
+    own = len({line.holder for line in lines if line.holder.isdigit()})
+    return next((int(size) for size in sizes if size), own or None)
 
 
 def write_audit(folder: Path, found: Audit) -> Statement:

@@ -160,6 +160,10 @@ class CanaryLink:
         sent = algorithm.mechanism.privatize(attempt, state.mechanism, stream, ids)
         return sent if self._swapped else sent * inside[:, None]
 
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
+        """Nobody: it is for rounds."""
+        return np.empty(0, dtype=np.int64)
+
     def commit(self, state: ServerState) -> None:
         """The others may remember."""
         self._inner.commit(state)
@@ -314,13 +318,14 @@ def watch_records(
 ) -> Seen:
     """All steps of the recipe's DP-SGD on canary records, in `runs` trainings at once: each is a client of its own.
 
-    A canary's gradient points along a coordinate of its own. `event` is the claimed cost of a step (default: what
+    A canary's gradient points along a coordinate of its own; what is trained from released parts alone (a generator)
+    releases nothing more and is left out. `event` is the claimed cost of a step (default: what
     the rule says): the attacker goes by it.
     """
-    rule = next((phase.rule for phase in algorithm.plan if phase.rule.release is not None), None)
-    release = None if rule is None else rule.release
-    clip, expected = (getattr(rule, name, None) for name in ("clip", "expected_batch"))
-    if rule is None or release is None or clip is None or expected is None:
+    rules = [phase.rule for phase in algorithm.plan if phase.rule.release is not None]
+    release = rules[0].release if rules else None
+    clip, expected = (getattr(rules[0], name, None) if rules else None for name in ("clip", "expected_batch"))
+    if release is None or clip is None or expected is None:
         raise Incompatible(
             f"{algorithm.name}: no phase of its plan clips and noises the gradients of records"
         )
@@ -329,16 +334,17 @@ def watch_records(
     data = Padded(rows, torch.zeros(runs, canaries, dtype=torch.int64), torch.ones(runs, canaries) > 0)
     data = _only(data, torch.from_numpy(inside))
     book = Notebook()
-    phase = Phase("pointing", {"pointer": book}, rule)
+    phases = [Phase("pointing", {"pointer": book}, rule) for rule in rules]
     params = {"pointer": torch.zeros(runs, canaries)}
     claimed, scores = event or release.event, np.zeros((runs, canaries))
-    for version in range(algorithm.rounds):
-        train(Pointer(canaries), phase, params, {}, data, np.arange(runs), rng.at("round", version))
+    turns = algorithm.schedule.participations(algorithm.rounds)
+    for number, phase in enumerate(phases * turns):
+        train(Pointer(canaries), phase, params, {}, data, np.arange(runs), rng.at("round", number))
         for gradient in book.gradients:
             scores += log_likelihood(gradient * expected / clip, claimed, swapped=False)
         book.gradients.clear()
         if tell:
-            tell(version + 1, algorithm.rounds)
+            tell(number + 1, len(phases) * turns)
     return Seen(inside.ravel(), scores.ravel())
 
 

@@ -53,6 +53,7 @@ class Experiment:
     faithful: bool = True  # compare columns with the real ones too, which takes long where there are many
     train_rows: int | None = None
     classifiers: tuple[str, ...] = ("gradient boosting",)
+    passes: int = 6  # of a network that learns from images
     layout: str = ""  # how tables show the row; "claims": one measure beside what a paper claims
     measure: str = ""
     claim: str = ""
@@ -69,6 +70,8 @@ class Experiment:
             )
         if self.sets < 1:
             raise BadInput(f"{self.row}: sets={self.sets}: at least one synthetic table is needed")
+        if self.passes < 1:
+            raise BadInput(f"{self.row}: passes={self.passes}: a classifier sees its images at least once")
         judges = IMAGE_CLASSIFIERS if self.data in IMAGE_DATA else tuple(KNOWN)
         wrong = [name for name in self.classifiers if name not in judges]
         if wrong:  # told before hours of training, not after
@@ -176,7 +179,9 @@ def _table_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial],
 
 def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial], int, int]:
     """The finished runs on images, and how many they were trained and tested on."""
-    judge = ImageJudge(experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows)
+    judge = ImageJudge(
+        experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows, experiment.passes
+    )
     made = [
         judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None, experiment.fit)
         for number, seed in enumerate(experiment.each)

@@ -22,7 +22,6 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Watch
 
-PASSES = 6
 SHOWN = 10  # images of a class in the grid
 Images = tuple[np.ndarray, np.ndarray, Schema]
 
@@ -57,13 +56,15 @@ class Made:
 class ImageJudge:
     """Trains and scores; what real images teach is measured once."""
 
-    def __init__(self, data: str, classifiers: tuple[str, ...], sets: int, rows: int | None) -> None:
+    def __init__(
+        self, data: str, classifiers: tuple[str, ...], sets: int, rows: int | None, passes: int
+    ) -> None:
         self._images, self._labels, self.schema = IMAGE_DATA[data]("train")
         if rows:
             self._images, self._labels = self._images[:rows], self._labels[:rows]
         self._data = data
         self._test = IMAGE_DATA[data]("test")[:2]
-        self._classifiers, self._sets = classifiers, sets
+        self._classifiers, self._sets, self._passes = classifiers, sets, passes
         self._beside: dict[str, Performance] = {}
 
     @property
@@ -123,10 +124,10 @@ class ImageJudge:
         for name in self._classifiers:
             first = [] if name in self._beside else [self._labelled(self._images, self._labels, device)]
             seeds = [*[0] * len(first), *range(len(sets))]
-            found = image_performances([*first, *made], test, classes, name, seeds, PASSES)
+            found = image_performances([*first, *made], test, classes, name, seeds, self._passes)
             if first:
                 self._beside[name] = found.pop(0)
-            detail = {"train_on_real": self._beside[name].accuracy, "passes": PASSES}
+            detail = {"train_on_real": self._beside[name].accuracy, "passes": self._passes}
             for number, each in enumerate(found):
                 value = over_seeds(f"{name}: accuracy", [each.accuracy], (number,), detail=detail)
                 scores[number].append(value)

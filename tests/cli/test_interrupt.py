@@ -73,7 +73,7 @@ def test_interrupted_then_killed_then_resumed_equals_uninterrupted(arguments, st
     process = started(*arguments, "--out", out)
     wait_for(process, out, 2)
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=60)
+    told, errors = process.communicate(timeout=120)
     assert process.returncode == 3 and told == ""
     assert "interrupted" in errors and "--resume" in errors and "Traceback" not in errors
     process = started("run", "--out", out, "--resume", "--quiet")

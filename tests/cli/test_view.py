@@ -18,11 +18,11 @@ def test_view_serves_until_it_is_interrupted(tmp_path):
         assert process.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert address is not None
-        with urlopen(address[0], timeout=10) as page:
+        with urlopen(address[0], timeout=60) as page:
             assert "There are no runs" in page.read().decode()
     finally:
         process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_missing_folder_is_refused(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from random import Random
@@ -96,12 +97,13 @@ ALL = Clients(
 )
 
 
-def ample() -> Budget:
+def ample(algorithms: Iterable[Algorithm]) -> Budget:
     """A budget that was asked once for far more than any schedule spends, so that later questions cost nothing."""
     budget = Budget(1e12, 1e-5, accountant="rdp")
     entries = []
-    for _, algorithm in ALGORITHMS.values():
-        for charge in [*algorithm.charges(), *algorithm.balance.charges()]:
+    for algorithm in algorithms:
+        asked = [] if algorithm.balance is None else algorithm.balance.charges()
+        for charge in [*algorithm.charges(), *asked]:
             holders = (
                 [charge.holder] if charge.holder == "server" else [f"client {n}" for n in names_of(None)]
             )
@@ -115,7 +117,7 @@ def names_of(site: str | None) -> tuple[str, ...]:
     return tuple(f"{name}-{number}" for name, count in sites.items() for number in range(count))
 
 
-POLICY = Policy(ample(), ("dpd_fvae",), ("clear",), minimum_cohort=1)
+POLICY = Policy(ample(made for _, made in ALGORITHMS.values()), ("dpd_fvae",), ("clear",), minimum_cohort=1)
 
 
 def site_at(folder: Path, name: str, trust: str, seed: int | None = SEED) -> Site:

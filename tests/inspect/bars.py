@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsynth.data.clients import RawClients
 from fedsynth.data.schema import Column, Schema
-from fedsynth.inspect.inspection import Inspection
+from fedsynth.inspect.asked import Inspection
 from fedsynth.inspect.primary import Installed
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation

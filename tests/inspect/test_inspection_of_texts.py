@@ -3,7 +3,8 @@ import pytest
 
 from fedsynth.data.clients import RawClients
 from fedsynth.data.schema import Schema
-from fedsynth.inspect.inspection import Inspection, inspect
+from fedsynth.inspect.asked import Inspection
+from fedsynth.inspect.inspection import inspect
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation
 from fedsynth.inspect.words import text_differences

@@ -7,17 +7,18 @@ from scipy.stats import kstest, norm
 
 from fedsynth.data.clients import RawClients
 from fedsynth.inspect.criterion import WeakSlices, criterion_named
+from fedsynth.inspect.population import Simulated
 from fedsynth.inspect.primary import Installed
 from fedsynth.inspect.selection import Bound, Marks, Selection
-from fedsynth.inspect.survey import (
+from fedsynth.inspect.step import (
+    MEETING,
     Question,
-    Spread,
-    Survey,
-    meeting_question,
-    shares_question,
-    slices_question,
-    weak_classes,
+    Rows,
+    meeting_answers,
+    shares_answers,
+    slices_answers,
 )
+from fedsynth.inspect.survey import Spread, Survey, weak_classes
 from fedsynth.rng import Rng
 
 CORRECT = criterion_named("correct", {})
@@ -37,31 +38,39 @@ def test_no_clients_answer_is_longer_than_one(sizes, seed):
     draw = np.random.default_rng(seed)
     marks = Marks(draw.random(raw.rows) < 0.5, draw.random(len(sizes)) < 0.3)
     both = [(Selection(CORRECT, below=Bound(0.5)), marks), (Selection(CORRECT, "example"), marks)]
-    for question in (
-        shares_question(raw, CORRECT, marks),
-        slices_question(raw, SCHEMA, marks),
-        meeting_question(raw, both),
+    for answers in (
+        shares_answers(raw, marks),
+        slices_answers(raw, SCHEMA, marks),
+        meeting_answers(raw, both),
     ):
-        assert np.linalg.norm(question.answers, axis=1).max() <= 1 + 1e-9
+        assert np.linalg.norm(answers, axis=1).max() <= 1 + 1e-9
+
+
+def asked_of_nobody(selections, noise, pay):
+    """The answer to how many of three clients without rows meet so many selections."""
+    question = Question(MEETING, (Selection(CORRECT, "example"),) * selections, 0)
+    people = Simulated(Rows(clients_of([0, 0, 0]), SCHEMA, SCHEMA, Installed(brighter_side)))
+    return people.ask(question, question.query(SCHEMA, 3, noise), Rng(1), pay)
 
 
 def test_an_answer_carries_noise_of_the_stated_scale():
-    question = Question("nothing", np.zeros((3, 4000)))
-    noisy = question.ask(2.0, Rng(1), lambda *_: None)
+    noisy = asked_of_nobody(12_000, 2.0, lambda *_: None)
     assert kstest(noisy, norm(scale=2.0).cdf).pvalue > 1e-3
     assert kstest(noisy, norm(scale=1.8).cdf).pvalue < 1e-3
 
 
 def test_it_is_paid_for_before_it_is_known():
     paid = []
-    Question("a count", np.ones((3, 1))).ask(1.0, Rng(1), lambda when, charges, ids: paid.extend(charges))
-    assert [(charge.release.what, charge.release.unit) for charge in paid] == [("a count", "client")]
+    asked_of_nobody(1, 1.0, lambda when, charges, ids: paid.extend(charges))
+    assert [(charge.release.what, charge.release.unit) for charge in paid] == [
+        ("clients that meet each selection", "client")
+    ]
 
 
 def test_failures_are_counted_in_a_bin_of_their_own():
     raw = bars(0.0)
     failed = np.arange(CLIENTS) < 12
-    answer = shares_question(raw, CORRECT, Marks(np.ones(raw.rows, dtype=bool), failed)).answers.sum(0)
+    answer = shares_answers(raw, Marks(np.ones(raw.rows, dtype=bool), failed)).sum(0)
     assert Spread.of(CORRECT, answer, 0.0).failed == 12
     assert answer[:-1].sum() == CLIENTS - 12
 
@@ -86,10 +95,16 @@ def conducted():
         "bad": Selection(CORRECT, below=Bound(0.25, True)),
         "good": Selection(CORRECT, above=Bound(0.75, True)),
     }
-    survey = Survey.of(selections, bars(0.5), SCHEMA, Installed(brighter_side))
+    survey = Survey.of(selections)
+    people = Simulated(Rows(bars(0.5), SCHEMA, SCHEMA, Installed(brighter_side)))
     lines = []
     settled, spreads = survey.conduct(
-        0.5, Rng(3), lambda when, charges, ids: lines.extend(c.release.what for c in charges)
+        people,
+        SCHEMA,
+        CLIENTS,
+        0.5,
+        Rng(3),
+        lambda when, charges, ids: lines.extend(c.release.what for c in charges),
     )
     return survey, settled, spreads, lines
 

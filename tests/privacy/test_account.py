@@ -183,9 +183,9 @@ def test_no_noise_and_open_releases_have_no_bound():
 
 
 def test_tiny_noise_gives_a_huge_number_instead_of_running_out_of_memory():
-    started = time.perf_counter()
+    started = time.process_time()
     assert 1e6 < epsilon(poisson(0.02, 0.01, 1000), 1e-5) < 1e8
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_tuning_is_charged():
@@ -224,18 +224,18 @@ def test_a_negative_renyi_divergence_is_not_read_as_free(monkeypatch):
 
 def test_an_epsilon_takes_less_than_two_seconds():
     for event, delta in ((poisson(0.021, 0.5, 940), 1e-4), (poisson(0.001, 0.8, 100_000), 1e-7)):
-        started = time.perf_counter()
+        started = time.process_time()
         epsilon(event, delta)
-        assert time.perf_counter() - started < 4  # twice the promise: tests share the machine
+        assert time.process_time() - started < 4  # twice the promise: tests share the machine
 
 
 @pytest.mark.parametrize(
     ("rate", "rounds", "target"), [(0.2, 30, 8.0), (0.004, 1000, 1.0), (1.0, 100, 8.0), (0.01, 10_000, 0.1)]
 )
 def test_calibrated_noise_is_enough_and_hardly_more(rate, rounds, target):
-    started = time.perf_counter()
+    started = time.process_time()
     noise = calibrate(lambda z: poisson(rate, z, rounds), target, 1e-5)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert target * 0.999 < epsilon(poisson(rate, noise, rounds), 1e-5) <= target
 
 
@@ -278,9 +278,9 @@ def test_the_odometer_shows_what_the_accountant_says_and_never_falls():
     assert shown[0] == pytest.approx(0.5, abs=1e-3)
     truth = epsilon(compose([LaplaceDpEvent(2.0), poisson(0.1, 1.0, 11)]), 1e-5)
     assert truth * 0.9999 <= shown[-1] <= truth * 1.001
-    started = time.perf_counter()
+    started = time.process_time()
     odometer.after(12)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_the_odometer_follows_fixed_cohorts_and_open_releases():

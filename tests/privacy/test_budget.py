@@ -63,10 +63,10 @@ def _take(path):
 def test_rounds_of_an_approved_run_are_let_through_without_a_new_search():
     ledger, budget = Ledger(None), Budget(epsilon=8.0, delta=1e-5)
     budget.check(ledger, ROUND, 30)
-    started = time.perf_counter()
+    started = time.process_time()
     for number in range(30):
         budget.spend(ledger, ROUND, what=f"round {number + 1}")
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     with pytest.raises(BudgetExhausted):
         budget.spend(ledger, ROUND, what="round 31")
 

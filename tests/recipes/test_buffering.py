@@ -68,11 +68,16 @@ class Stop(Exception):
     """Pulls the plug."""
 
 
-@pytest.mark.parametrize(("version", "refused"), [(1, False), (7, True)])
+@pytest.mark.parametrize(
+    ("version", "separation", "refused"), [(1, 1, ""), (7, 1, "use left"), (1, 4, "noise")]
+)
 def test_a_sum_noised_again_after_a_crash_is_paid_again_or_refused(
-    version, refused, owners, tmp_path, monkeypatch
+    version, separation, refused, owners, tmp_path, monkeypatch
 ):
-    """Killed between payment and step: early on its clients have a use to spare, in the end some have none."""
+    """Killed between payment and step: early on its clients have a use to spare, in the end some have none.
+
+    Noise that cancels over rounds would show clients of earlier rounds a second time.
+    """
     path, step = tmp_path / "run", Algorithm.server_round
 
     def killed(algorithm, state, *rest):
@@ -82,10 +87,10 @@ def test_a_sum_noised_again_after_a_crash_is_paid_again_or_refused(
 
     with monkeypatch.context() as patch, pytest.raises(Stop):
         patch.setattr(Algorithm, "server_round", killed)
-        fitted(owners, path)
+        fitted(owners, path, separation=separation)
     again = Synthesizer.of(Request.from_toml(Folder(path).read_recipe()), SCHEMA)
     if refused:
-        with pytest.raises(BudgetExhausted, match="round 8 was paid for and lost"):
+        with pytest.raises(BudgetExhausted, match=f"round {version + 1} was paid for and lost.*{refused}"):
             again.resume(owners, path)
         return
     again.resume(owners, path)

@@ -39,7 +39,6 @@ CARRIED = {
 NEVER = {
     "dp_fed_wae": {"he", "he-open", "he-ckks"},  # one signed index is no vector
     "dp_fedavg_gan": {"he", "he-ckks"},  # a generator at the server needs to see the critic
-    "moment_vae": {"he", "he-ckks"},  # what the server starts from, it must see
 }
 WITHOUT_CLAIM = ("dpd_fvae_local_published",)
 ROWS = [

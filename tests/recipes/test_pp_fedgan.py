@@ -1,4 +1,4 @@
-"""PP-FedGAN: what leaves, what it costs whom, and that the generator never sees a row."""
+"""PP-FedGAN without an opening, as published: what leaves, what it costs whom, and that the generator never sees a row."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from samples import IMAGE, TABLE, make_frame
 
 SMALL = {
     "latent": 4, "hidden": (4,), "width": 2, "batch_rate": 0.5, "steps": 4, "usual_records": 4, "generator_batch": 4,
-    "noise_multiplier": 1.0, "rounds": 3,
+    "noise_multiplier": 1.0, "rounds": 3, "start_share": 0.0,
 }  # fmt: skip
 IDS = np.arange(10)
 

@@ -22,7 +22,8 @@ SITES = {**SMALL, "records": 200, "batch_size": 40}
 def built(name, schema, clients=6, transport=None, private=True, unit=None, **values):
     recipe = recipe_named(name)
     task = recipe.task(schema, clients, private=private, unit=unit, trust="distributed", transport=transport)
-    return recipe.build(task, {**(SITES if name.startswith("site_") else SMALL), **values})
+    brief = {"pretraining": 5} if name.endswith("gan") else {}
+    return recipe.build(task, {**(SITES if name.startswith("site_") else SMALL), **brief, **values})
 
 
 def trained(algorithm, clients, rounds=2, chunk=None):

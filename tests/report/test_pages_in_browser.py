@@ -160,4 +160,4 @@ def test_the_list_follows_a_running_run(visit, places, tmp_path_factory):
     with (going / "history.jsonl").open("a") as file:
         line = '{"version": 77, "loss": 1.5, "seconds": 1, "clients": 9, "dropped": 2, "epsilon": 7.5}\n'
         file.write(line)
-    page.get_by_text("77 of 3").wait_for(timeout=6000)
+    page.get_by_text("77 of 3").wait_for(timeout=30_000)

@@ -20,6 +20,7 @@ from samples import make_frame
 SETTINGS = {
     "epsilon": 8.0, "delta": 1e-3, "transport": "clear", "rounds": 4, "buffer": 3, "concurrency": 5, "latent": 2,
     "hidden": (4,), "batch_rate": 0.5, "steps": 2, "usual_records": 4, "generator_batch": 4,
+    "start_share": 0.0,
 }  # fmt: skip
 
 

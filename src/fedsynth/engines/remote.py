@@ -369,9 +369,10 @@ class Remote:
         assert self._algorithm is not None
         sent = {}
         if job is self._algorithm:
-            sent = {f"parts/{name}": state.parts[name] for name in self._algorithm.broadcast}
-            if SEALED in state.memory:  # nobody here can open the average: sites do
-                sent = {SEALED: state.memory[SEALED]}
+            sealed = SEALED in state.memory  # nobody here can open the average: sites do
+            told = self._algorithm.unsealed if sealed else self._algorithm.broadcast
+            sent = {f"parts/{name}": state.parts[name] for name in told}
+            sent |= {SEALED: state.memory[SEALED]} if sealed else {}
             secret = tuple(getattr(self._algorithm.mechanism, "secret", ()))
             sent |= {f"mechanism/{name}": value for name, value in public(state.mechanism, secret).items()}
         return sent

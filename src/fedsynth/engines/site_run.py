@@ -195,8 +195,8 @@ class SiteRun:
         parts, mechanism = {}, {}
         sealed = self._sealed(work, job)
         if job is self.algorithm:
-            unsealed = () if sealed else self.algorithm.broadcast
-            parts = {name: self.algorithm.layouts[name].size for name in unsealed}
+            told = self.algorithm.unsealed if sealed else self.algorithm.broadcast
+            parts = {name: self.algorithm.layouts[name].size for name in told}
             secret = tuple(getattr(self.algorithm.mechanism, "secret", ()))
             mechanism = public(self.algorithm.mechanism.init(), secret)
         expected = {f"parts/{name}": (torch.float32, (size,)) for name, size in parts.items()}
@@ -222,7 +222,7 @@ class SiteRun:
                 )
         sent = {name: work.tensors[f"parts/{name}"] for name in parts}
         if sealed and self.sealer is not None:
-            sent = self.sealer.unseal(sealed)
+            sent |= self.sealer.unseal(sealed)
         public_state = {name: work.tensors[f"mechanism/{name}"] for name in mechanism}
         return ServerState(work.version, {**self.begin.tensors, **sent}, {}, public_state)
 

@@ -155,7 +155,7 @@ class Algorithm:
                 f"{blind}, which can average but not apply {type(self.server).__name__} with memory or another step; "
                 "set momentum=0, server_learning_rate=1 and server=momentum, or use he-open"
             )
-        if self.after is not None or Home.SERVER in self.homes.values():
+        if self.after is not None:
             raise Incompatible(f"{blind}, which therefore cannot train parts of its own; use he-open")
 
     @cached_property
@@ -172,6 +172,11 @@ class Algorithm:
     def broadcast(self) -> tuple[str, ...]:
         """The parts that clients are sent."""
         return tuple(part for part, home in self.homes.items() if home is not Home.CLIENT)
+
+    @cached_property
+    def unsealed(self) -> tuple[str, ...]:
+        """The parts that clients are sent beside an average that only they can open."""
+        return tuple(part for part, home in self.homes.items() if home is Home.SERVER)
 
     @cached_property
     def dim(self) -> int:

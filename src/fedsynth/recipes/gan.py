@@ -12,8 +12,9 @@ from fedsynth.models.gan import ImageGAN, LossName, TableGAN
 from fedsynth.models.model import Model, total_size
 from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.models.per_class import PerClass, of_class
+from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering, buffered
-from fedsynth.recipes.gan_opening import Opening, answer_noise, images_query, moments_of, rows_query
+from fedsynth.recipes.gan_opening import Opening, moments_of, opening_query
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
@@ -113,6 +114,13 @@ def _of_rows(task: Task, settings: Adversaries, classes: int) -> TableGAN:
     )
 
 
+def starting_query(task: Task, networks: Adversaries, opening: Opening, noise_multiplier: float) -> Query:
+    """Ask for what the generators of these networks start from."""
+    told = task.classes if networks.classes == "conditional" else 0
+    rows = _of_rows(task, networks, told) if task.kind == "table" else None
+    return opening_query(task, opening, networks.classes, noise_multiplier, rows)
+
+
 def _question(
     task: Task,
     networks: Adversaries,
@@ -124,11 +132,10 @@ def _question(
     """What clients are asked before the rounds: what a generator starts from, or the class balance alone."""
     if not opening.start_share:
         return client_balance(task, privacy, schedule, rounds)
-    noise = answer_noise(task, opening.start_share, privacy.noise_multiplier, schedule, rounds)
-    if task.kind == "image":
-        return images_query(task, opening, networks.classes, noise)
-    told = task.classes if networks.classes == "conditional" else 0
-    return rows_query(task, _of_rows(task, networks, told), opening, networks.classes, noise)
+    rate = 1.0 if task.trust == "local" else schedule.expected / task.clients
+    turns = schedule.participations(rounds)
+    noise = answer_noise(opening.start_share, privacy.noise_multiplier, rate, turns)
+    return starting_query(task, networks, opening, noise)
 
 
 def _plan(task: Task, networks: Adversaries, local: Local) -> tuple[Phase, ...]:

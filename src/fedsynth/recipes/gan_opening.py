@@ -8,7 +8,6 @@ are post-processing of what was released, so they cost nothing more.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from fedsynth.federation.pair_shares import ClientPairs
 from fedsynth.federation.query import Learn, Query
-from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.models.gan import TableGAN
@@ -25,11 +23,7 @@ from fedsynth.models.model import Params, initialise, layouts
 from fedsynth.models.moment_vae import MomentVAE, inverse
 from fedsynth.models.per_class import of_class
 from fedsynth.models.vae import TableVAE
-from fedsynth.privacy.central import CentralGaussian
-from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.local import LocalGaussian
-from fedsynth.privacy.mechanism import Mechanism
-from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.answer import noised_once
 from fedsynth.recipes.moment_vae import moments_query
 from fedsynth.recipes.opening import RowsByClass, pretrain
 from fedsynth.recipes.settings import check_ranges, setting
@@ -66,11 +60,13 @@ def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
     return MomentVAE(channels, side, classes, frequencies, rank, levels=opening.levels)
 
 
-def answer_noise(task: Task, share: float, noise_multiplier: float, schedule: Schedule, rounds: int) -> float:
-    """The noise of the opening answer that leaves the rounds together worth the rest of the budget."""
-    drawn = 1.0 if task.trust == "local" else schedule.expected / task.clients
-    together = noise_multiplier / (drawn * math.sqrt(schedule.participations(rounds)))
-    return max(0.3, together * math.sqrt((1 - share) / share))
+def opening_query(
+    task: Task, opening: Opening, arrangement: str, noise_multiplier: float, rows: TableGAN | None
+) -> Query:
+    """Ask for what the generators start from; `rows` is one GAN of a table, None for images."""
+    if rows is None:
+        return images_query(task, opening, arrangement, noise_multiplier)
+    return rows_query(task, rows, opening, arrangement, noise_multiplier)
 
 
 def images_query(task: Task, opening: Opening, arrangement: str, noise_multiplier: float) -> Query:
@@ -128,16 +124,11 @@ def rows_query(
 ) -> Query:
     """Ask for the shares of every two values, and pre-train the generator (`model` is one GAN) with them."""
     statistic = ClientPairs(task.blocks, task.classes)
-    mechanism: Mechanism = NoPrivacy()
-    noise = 0.0
-    if task.private:
-        local = task.trust == "local"
-        mechanism = (LocalGaussian if local else CentralGaussian)(Clip(1.0), noise_multiplier)
-        noise = noise_multiplier * (math.sqrt(task.clients) if local else 1.0)
+    mechanism, noise = noised_once(task, noise_multiplier)
     separate = arrangement == "separate"
     learn = PretrainedRows(model, statistic, noise, opening.latent_classes, opening.pretraining, separate)
     what = "shares of pairs of values"
-    return Query(what, statistic, statistic.width, mechanism, task.clients, "client", learn=learn)
+    return Query(what, statistic, statistic.width, mechanism, task.clients, task.unit, learn=learn)
 
 
 @dataclass(frozen=True)

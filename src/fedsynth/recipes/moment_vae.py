@@ -26,11 +26,9 @@ from fedsynth.models.levels import curve, level_shares
 from fedsynth.models.model import layouts, total_size
 from fedsynth.models.moment_vae import MomentVAE, inverse
 from fedsynth.models.spectrum import cosine_basis, middle
-from fedsynth.privacy.central import CentralGaussian
-from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.local import LocalGaussian, LocalRecords
 from fedsynth.privacy.mechanism import Mechanism
 from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.answer import answer_noise, noised_once
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_mechanism, schedule_of
@@ -129,17 +127,10 @@ def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Quer
     """Ask for each class's share, mean and covariance at once."""
     radius = math.sqrt(_USUAL_DISTANCE * model.channels * model.side**2)
     reference = middle(model.channels, model.side, model.frequencies) * model.scale()
-    by_record = task.unit == "record"
-    kind = RecordMoments if by_record else ClientMoments
+    kind = RecordMoments if task.unit == "record" else ClientMoments
     levels = partial(level_shares, count=model.levels) if model.levels else None
     statistic = kind(model.features, model.numbers, model.groups, reference, radius, levels=levels)
-    mechanism: Mechanism = NoPrivacy()
-    noise = 0.0
-    if task.private:
-        bound = Clip(1.0)
-        local = (LocalRecords if by_record else LocalGaussian)(bound, noise_multiplier)
-        mechanism = local if task.trust == "local" else CentralGaussian(bound, noise_multiplier)
-        noise = noise_multiplier * (math.sqrt(task.clients) if task.trust == "local" else 1.0)
+    mechanism, noise = noised_once(task, noise_multiplier)
     return Query(
         "class moments",
         statistic,
@@ -194,9 +185,8 @@ def moment_vae(
     elif task.private:
         asked = ClientPrivacy(privacy.noise_multiplier, clip, report=privacy.report)
         mechanism = client_mechanism(task, asked, size)
-    # what the rounds are worth together as one answer, and the answer that is worth so much more
-    together = privacy.noise_multiplier / (drawn * math.sqrt(schedule.participations(rounds.rounds)))
-    answer = max(0.3, together * math.sqrt((1 - start.start_share) / start.start_share))
+    turns = schedule.participations(rounds.rounds)
+    answer = answer_noise(start.start_share, privacy.noise_multiplier, drawn, turns)
     return Algorithm(
         name="moment_vae",
         model=model,

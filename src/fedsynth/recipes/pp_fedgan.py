@@ -13,12 +13,16 @@ from dataclasses import dataclass, replace
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, Schedule, Sequential
 from fedsynth.federation.server import Momentum
 from fedsynth.models.gan import ImageGAN, TableGAN
 from fedsynth.models.model import Model
+from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering
+from fedsynth.recipes.gan_opening import Opening, moments_of, opening_query
 from fedsynth.recipes.record_vae import LocalRecordPrivacy, local_balance
 from fedsynth.recipes.settings import Passes, RecordPrivacy, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
@@ -26,10 +30,10 @@ from fedsynth.recipes.vae import balance_query
 from fedsynth.training.free import Free
 from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase
-from fedsynth.training.rule import DPSGD, Epochs, Rule
+from fedsynth.training.rule import Epochs, Rule
 from fedsynth.transport.registry import transport_named
 
-BOTH = {"discriminator": Home.SHARED, "generator": Home.SHARED}
+BOTH = ("discriminator", "generator")
 _LAYERS = ("auto", "published", "small")
 _ORDERS = ("buffered", "together", "in turn")
 
@@ -44,17 +48,29 @@ class Players:
     )
     width: int = setting(16, "channels of the small critic's first convolution, for images", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
+    critic: str = setting("patches", "patches or whole: what the critic of images after an opening looks at")
+    painter: int = setting(8, "channels of the generator's first convolution, after an opening", 4)
+    anchor: float = setting(0.003, "weight of the squared change of a picture, after an opening", 0.0)
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("layers", self.layers, _LAYERS)
+        one_of("critic", self.critic, ("patches", "whole"))
 
-    def build(self, task: Task) -> Model:
+    def rows(self, task: Task) -> TableGAN:
+        """The GAN of a table's rows."""
+        return TableGAN(task.width, task.blocks, task.classes, self.latent, self.hidden, "logistic")
+
+    def build(self, task: Task, opening: Opening) -> Model:
         """The logistic GAN for the task's kind of data, conditional where there are labels."""
         if task.kind == "table":
-            return TableGAN(task.width, task.blocks, task.classes, self.latent, self.hidden, "logistic")
+            return self.rows(task)
         if task.kind != "image":
             raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
+        if opening.start_share:
+            start = moments_of(task, opening, task.classes)
+            patches = self.critic == "patches"
+            return MomentGAN(start, self.width, patches, self.painter, "logistic", anchor=self.anchor)
         channels, side = task.image
         published = self.layers == "published" or (self.layers == "auto" and side == 28)
         return ImageGAN(
@@ -112,10 +128,24 @@ class Arrivals:
         return buffering.build(task, self.rounds, weighted=True)
 
 
+def _homes(model: Model) -> dict[str, Home]:
+    """Both networks are averaged; what an opening fills in stays as it is and is sent down."""
+    return {part: Home.SHARED if part in BOTH else Home.SERVER for part in model.parts}
+
+
 def _plain(batch: float, rate: float, steps: int) -> Epochs:
     """About as many plain steps, for a baseline without privacy."""
     passes = max(1, math.ceil(steps * rate))
     return Epochs(passes, max(1, round(batch)), math.ceil(steps / passes))
+
+
+def _opened(
+    task: Task, networks: Players, opening: Opening, noise_multiplier: float, rate: float, releases: int
+) -> Query:
+    """What records are asked for before so many steps on batches of this rate."""
+    noise = answer_noise(opening.start_share, noise_multiplier, rate, releases)
+    rows = networks.rows(task) if task.kind == "table" else None
+    return opening_query(task, opening, "conditional", noise, rows)
 
 
 def pp_fedgan(
@@ -125,6 +155,7 @@ def pp_fedgan(
     rounds: Arrivals = Arrivals(),
     buffering: Buffering = Buffering(),
     privacy: LocalRecordPrivacy = LocalRecordPrivacy(batch_rate=128 / 6000, steps=94, usual_records=6000),
+    opening: Opening = Opening(),
 ) -> Algorithm:
     """PP-FedGAN (Ghavamipour et al. 2023): DP-SGD on each client's discriminator, sealed averages, no waiting.
 
@@ -143,24 +174,29 @@ def pp_fedgan(
     digits from which a CNN learns to read .74 of the test digits. For labelled images at such epsilons take
     `moment_vae` with unit=record (.94).
     """
-    model = networks.build(task)
+    model = networks.build(task, opening)
     each = match.each(privacy.steps)
     turn = replace(privacy, steps=each)
     rule: Rule = turn.rule(model.objectives["discriminate"].bound)
     if not task.private:
         rule = _plain(privacy.batch_rate * privacy.usual_records, privacy.batch_rate, each)
     schedule = rounds.build(task, buffering)
+    turns = schedule.participations(rounds.rounds)
+    question = local_balance(task, privacy, turns)
+    if opening.start_share:
+        releases = privacy.steps * turns
+        question = _opened(task, networks, opening, privacy.noise_multiplier, privacy.batch_rate, releases)
     return Algorithm(
         name="pp_fedgan",
         model=model,
-        homes=BOTH,
+        homes=_homes(model),
         plan=match.plan(rule, privacy.steps),
         mechanism=NoPrivacy(),
         schedule=schedule,
         server=Momentum(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        balance=local_balance(task, privacy, schedule.participations(rounds.rounds)),
+        balance=question,
     )
 
 
@@ -170,41 +206,35 @@ def dp_gan(
     match: Match = Match(),
     rounds: Passes = Passes(),
     privacy: RecordPrivacy = RecordPrivacy(),
+    opening: Opening = Opening(),
 ) -> Algorithm:
     """A GAN on pooled rows with DP-SGD on its discriminator (DP-GAN, Xie et al. 2018): who holds the rows is trusted.
 
     A round is about one pass over the rows in batches of `generator_batch`; without privacy, say how many `records`
     there are, or how many `generator_steps` go with a pass.
     """
-    model = networks.build(task)
+    model = networks.build(task, opening)
     batch = match.generator_batch
     records = privacy.records or (task.public_records() if task.private else 50 * batch)
     rate = min(1.0, batch / records)
     steps = max(1, round(1 / rate))
     rule: Rule = Epochs(1, batch, match.each(steps))
     if task.private:
-        rule = DPSGD(
-            privacy.clip,
-            privacy.noise_multiplier,
-            rate,
-            match.each(steps),
-            expected_batch=rate * records,
-            trust="central",
-            loss_bound=model.objectives["discriminate"].bound,
-            report=privacy.report,
-        )
+        rule = privacy.rule(rate, match.each(steps), records, model.objectives["discriminate"].bound)
+    noise, releases = privacy.noise_multiplier, steps * rounds.rounds
+    question = balance_query(task, "record", noise, rate, releases, privacy.balance_share)
+    if opening.start_share:
+        question = _opened(task, networks, opening, noise, rate, releases)
     return Algorithm(
         name="dp_gan",
         model=model,
-        homes=BOTH,
+        homes=_homes(model),
         plan=match.plan(rule, steps),
         mechanism=NoPrivacy(),
         schedule=Everyone(1),
         server=Momentum(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        keep=tuple(BOTH),
-        balance=balance_query(
-            task, "record", privacy.noise_multiplier, rate, steps * rounds.rounds, privacy.balance_share
-        ),
+        keep=BOTH,
+        balance=question,
     )

@@ -7,18 +7,21 @@ draws, clips and sums its records' gradients and adds its share of the noise, an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.server import ServerAdam
 from fedsynth.models.model import Model, total_size
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.sampling import most_drawn
-from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, Opening, adversaries
+from fedsynth.recipes.answer import answer_noise
+from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, adversaries, starting_query
+from fedsynth.recipes.gan_opening import Opening
 from fedsynth.recipes.settings import Architecture, RecordPrivacy, check_ranges, setting
 from fedsynth.recipes.sharing import Sharing, shared_query
 from fedsynth.recipes.task import Task
@@ -67,14 +70,17 @@ def site_gan(
     steps: Steps = Steps(learning_rate=0.001),
     privacy: RecordPrivacy = RecordPrivacy(),
     generation: Generation = Generation(),
+    opening: Opening = Opening(),
     sharing: Sharing = Sharing(),
 ) -> Algorithm:
     """A GAN over a few sites: the critic by DP-SGD for each record, the generator at the server.
 
     Sites send masked sums of the critic's clipped record gradients, as in site_vae; the server steps the critic and
-    then trains the generator against it, which costs no more. The defaults are not tuned.
+    then trains the generator against it, which costs no more. An opening question, one masked sum as well, buys what
+    the generator starts from (see gan_opening.py); with `start_share=0` it starts from nothing. The defaults are not
+    tuned.
     """
-    model = adversaries(task, networks, Opening(start_share=0.0))
+    model = adversaries(task, networks, opening)
     homes = {part: Home.SHARED if part == CRITIC else Home.SERVER for part in model.parts}
     if CRITIC not in homes:
         raise Incompatible(
@@ -83,7 +89,13 @@ def site_gan(
     plan = Phase("discriminate", {CRITIC: SGD(0.0)}, Epochs(1, 1))
     painter = Adam(generation.generator_learning_rate, beta1=0.5, beta2=0.9)
     after = Phase("generate", {"generator": painter}, generation.rule(1))
-    return _summed("site_gan", task, model, homes, plan, steps, privacy, sharing, after)
+
+    def ask(rate: float) -> Query:
+        noise = answer_noise(opening.start_share, privacy.noise_multiplier, rate, steps.rounds)
+        return starting_query(task, networks, opening, noise)
+
+    asked = ask if opening.start_share else None
+    return _summed("site_gan", task, model, homes, plan, steps, privacy, sharing, after, asked)
 
 
 def _summed(
@@ -96,8 +108,12 @@ def _summed(
     privacy: RecordPrivacy,
     sharing: Sharing,
     after: Phase | None = None,
+    ask: Callable[[float], Query] | None = None,
 ) -> Algorithm:
-    """One step of the server's Adam a round, along the noisy sum of the clipped gradients of the plan's parts."""
+    """One step of the server's Adam a round, along the noisy sum of the clipped gradients of the plan's parts.
+
+    `ask` makes the question before the first round from the rate at which units are drawn; else it is the balance.
+    """
     shared = tuple(plan.parts)
     units = task.clients
     if task.unit == "record":
@@ -121,6 +137,7 @@ def _summed(
     balance = balance_query(
         task, task.unit, privacy.noise_multiplier, rate, steps.rounds, privacy.balance_share
     )
+    balance = balance if ask is None else ask(rate)
     transport = transport_named(task.transport if task.private else "secagg")
     adjacency = (
         "add-remove" if task.unit == "record" else "zero-out"

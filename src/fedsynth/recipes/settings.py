@@ -10,7 +10,7 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.federation.server import Momentum, ServerAdam, ServerRule
 from fedsynth.models.signal import SIGNAL_DECODERS
 from fedsynth.training.optimizer import SGD, Adam, Optimizer
-from fedsynth.training.rule import Epochs
+from fedsynth.training.rule import DPSGD, Epochs
 
 
 def setting(default: Any, meaning: str, least: float | None = None, most: float | None = None) -> Any:
@@ -182,3 +182,16 @@ class RecordPrivacy:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+    def rule(self, rate: float, steps: int, records: int, loss_bound: float) -> DPSGD:
+        """DP-SGD over pooled records, each in a batch with chance `rate`; who pooled them adds the noise."""
+        return DPSGD(
+            self.clip,
+            self.noise_multiplier,
+            rate,
+            steps,
+            expected_batch=rate * records,
+            trust="central",
+            loss_bound=loss_bound,
+            report=self.report,
+        )

@@ -32,7 +32,7 @@ from fedsynth.recipes.settings import (
 from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.training.plan import Phase
-from fedsynth.training.rule import DPSGD, Rule
+from fedsynth.training.rule import Rule
 from fedsynth.transport.registry import transport_named
 
 SIZES: dict[str, tuple[int, int, tuple[int, ...]]] = {  # latent numbers, width, deeper network
@@ -214,16 +214,7 @@ def central_vae(
         records = privacy.records or task.public_records()
         rate = min(1.0, local.batch_size / records)
         steps = local.epochs * max(1, round(1 / rate))
-        rule = DPSGD(
-            privacy.clip,
-            privacy.noise_multiplier,
-            rate,
-            steps,
-            expected_batch=rate * records,
-            trust="central",
-            loss_bound=model.objectives["elbo"].bound,
-            report=privacy.report,
-        )
+        rule = privacy.rule(rate, steps, records, model.objectives["elbo"].bound)
     return Algorithm(
         name="central_vae",
         model=model,

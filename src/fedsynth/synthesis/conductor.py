@@ -149,7 +149,8 @@ class _Run:
         if SEALED in state.memory:  # whatever the server knows of the parameters, it is not the average
             sealed = state.memory[SEALED].numpy().tobytes()
             clients = prepared.algorithm.schedule.clients
-            SealedGenerator(sealed, clients, state.balance).save(self.place.sealed)
+            known = {part: state.parts[part] for part in prepared.algorithm.unsealed}
+            SealedGenerator(sealed, clients, state.balance, known).save(self.place.sealed)
         else:
             generator.save(self.place.generator)
         with replacing(self.place.privacy) as temporary:

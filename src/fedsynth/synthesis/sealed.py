@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -26,16 +27,21 @@ from fedsynth.transport.he_scheme import Keys
 
 @dataclass(frozen=True)
 class SealedGenerator:
-    """RUN/generator.sealed: the last sealed sum of a run over so many clients, and the class balance."""
+    """RUN/generator.sealed: the last sealed sum of a run over so many clients, and what its server knew in the open.
+
+    That is the class balance, and the parts that were filled in before the first round.
+    """
 
     sealed: bytes
     clients: int
     balance: Tensor | None = None
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write it whole; nothing in it is secret to whoever has no key."""
         tensors = {"sealed": torch.from_numpy(np.frombuffer(self.sealed, dtype=np.uint8).copy())}
         tensors |= {} if self.balance is None else {"balance": self.balance.contiguous()}
+        tensors |= {f"parts/{name}": flat.contiguous() for name, flat in self.parts.items()}
         with replacing(path) as temporary:
             temporary.write_bytes(save(tensors, {"clients": str(self.clients)}))
 
@@ -50,7 +56,8 @@ class SealedGenerator:
             with safe_open(path, framework="pt") as file:
                 clients = int((file.metadata() or {})["clients"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            return cls(tensors["sealed"].numpy().tobytes(), clients, tensors.get("balance"))
+            parts = {name[6:]: flat for name, flat in tensors.items() if name.startswith("parts/")}
+            return cls(tensors["sealed"].numpy().tobytes(), clients, tensors.get("balance"), parts)
         except (SafetensorError, KeyError, ValueError) as error:
             raise BadInput(f"{path}: cannot be read ({error}); fetch the run again with --resume") from None
 
@@ -71,6 +78,6 @@ def opened(run: Folder, keys: Keys) -> Generator:
     )
     algorithm = keyed(recipe.build(task, values), keys)
     average = cast(Homomorphic, algorithm.transport).open(algorithm.wire, held.sealed)
-    parts = algorithm.parts_of(average)
+    parts = {**held.parts, **algorithm.parts_of(average)}
     released = {part: flat for part, flat in parts.items() if part in algorithm.model.generative}
     return Generator(schema, request.recipe, values, released, held.balance)

@@ -104,6 +104,7 @@ def main() -> None:
         )
         inspection = Inspection(request, schema, selections, model, Simulation(models=asked.models))
         findings = inspect(inspection, inverted(raw, affected, seed))
+        noise[epsilon] = findings.recipe["noise_multiplier"]
         settled = {
             "recipe": asked.recipe,
             "by": asked.by,

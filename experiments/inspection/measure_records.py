@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--affected", default="0.3,0")
     parser.add_argument("--epsilon", type=float, default=8.0)
     parser.add_argument("--seeds", default="0-2")
-    parser.add_argument("--models", type=int, default=5)
+    parser.add_argument("--models", type=int, default=8, help="of the simulation without a difference")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
@@ -43,27 +43,33 @@ def main() -> None:
         "usual": Selection.parse({**odd, "below": "25%"}),
     }
     raw, schema = people(), adult("test")[1]
+    noise: float | None = None  # it depends on epsilon alone
     first, _, last = asked.seeds.partition("-")
     for seed in range(int(first), int(last or first) + 1):
         for affected in map(float, asked.affected.split(",")):
             if time.monotonic() - began > asked.seconds:
                 return
+            started = time.monotonic()
             request = Request(
                 recipe="dp_fedavg_gan",
                 epsilon=asked.epsilon,
                 delta=1e-4,
                 rounds=1,
+                noise_multiplier=noise,
                 seed=seed,
                 arguments=ONE_SHOT,
             )
             plan = Simulation(models=asked.models, shown=5000)
             inspection = Inspection(request, schema, selections, model, plan, shown=5000)
             findings = inspect(inspection, broken(raw, asked.bug, affected, seed))
+            noise = findings.recipe["noise_multiplier"]
             line = {
                 "bug": asked.bug,
                 "affected": affected,
                 "seed": seed,
                 "epsilon": asked.epsilon,
+                "models": asked.models,
+                "seconds": time.monotonic() - started,
                 "fires": findings.fires,
                 "noise_only": findings.empty,
                 "fired": [f.name for f in findings.contrast if f.fires],

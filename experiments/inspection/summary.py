@@ -5,152 +5,177 @@ python experiments/inspection/summary.py && make tables
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from fedsynth.evaluation.plain_rows import Line, measured, spread, write_rows
+from fedsynth.inspect.contrast import INTENSITY
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-Lines = list[dict[str, Any]]
 
 
-def lines(*stems: str) -> Lines:
-    """All lines of these files, as far as they exist."""
-    files = [path for stem in stems for path in sorted(RESULTS.glob(f"{stem}.jsonl"))]
-    return [json.loads(text) for path in files for text in path.read_text().splitlines()]
+def fired(lines: list[Line]) -> str:
+    """How many of the inspections that ended in a verdict found something."""
+    judged = [line for line in lines if line["fires"] is not None]
+    return f"{sum(line['fires'] for line in judged)} of {len(judged)}" if judged else "–"
 
 
-def spread(values: list[float]) -> str:
-    if not values:
-        return "–"
-    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
-
-
-def write(folder: str, order: int, name: str, cells: dict[str, Any], note: str = "") -> None:
-    place = HERE / folder
-    place.mkdir(exist_ok=True)
-    row = {"layout": "plain", "order": order, "cells": cells, "note": note}
-    (place / f"{name}.json").write_text(json.dumps(row, indent=1) + "\n")
+def grouped(lines: list[Line], *keys: str) -> list[tuple[tuple[Any, ...], list[Line]]]:
+    """The lines that agree in these keys, in their order."""
+    groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
+    for line in lines:
+        groups[tuple(line[key] for key in keys)].append(line)
+    return sorted(groups.items())
 
 
 def firing() -> None:
     """How often the verdict fires, with the bug and without, and the difference of mean intensities."""
-    groups: dict[tuple[Any, ...], Lines] = defaultdict(list)
-    for line in lines("user*", "example*", "moments*", "gan*", "vae*"):
-        known = "asked" if "share" in line else "guessed"
-        groups[known, line["recipe"], line["by"], line["epsilon"], line["affected"]].append(line)
+    rows = []
+    found = measured(RESULTS, "user.jsonl", "example.jsonl", "gan.jsonl", "vae.jsonl")
+    for key, lines in grouped(found, "recipe", "by", "epsilon", "affected"):
+        recipe, by, epsilon, affected = key
+        thresholds = [line["contrast"][INTENSITY][1] for line in lines if line["fires"] is not None]
+        rows.append(
+            {
+                "recipe": recipe,
+                "selected by": by,
+                "epsilon": f"{epsilon:g}",
+                "clients with inverted pixels": f"{affected:.0%}",
+                "fires": fired(lines),
+                "difference": spread(
+                    [line["intensity"]["bad"] - line["intensity"]["good"] for line in lines]
+                ),
+                "threshold": spread(thresholds),
+            }
+        )
     note = (
-        "Difference: mean intensity of the bad selection's examples minus that of the good, and its standard "
-        "deviation over seeds. A verdict needs simulations without a difference; where none were made, there is "
-        "none. The rows with many seeds are older: there the share of clients who qualify was a public guess (a "
-        "quarter) and not asked for."
+        "Difference: mean intensity of the bad selection's examples minus that of the good, and its standard deviation "
+        "over seeds. The threshold is for its absolute value."
     )
-    for order, (key, found) in enumerate(sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))):
-        known, recipe, by, epsilon, affected = key
-        judged = [line for line in found if line["fires"] is not None]
-        apart = [line["intensity"]["bad"] - line["intensity"]["good"] for line in found]
-        thresholds = [line["contrast"]["mean intensity"][1] for line in judged]
-        cells = {
-            "recipe": recipe,
-            "selected by": by,
-            "epsilon": f"{epsilon:g}",
-            "clients with inverted pixels": f"{affected:.0%}",
-            "how many qualify": known,
-            "fires": f"{sum(line['fires'] for line in judged)} of {len(found)}" if judged else "no verdict",
-            "difference": spread(apart),
-            "threshold": spread(thresholds),
-        }
-        write("results", order, f"firing_{known}_{recipe}_{by}_{epsilon:g}_{affected:g}", cells, note)
+    write_rows(RESULTS, rows, note)
 
 
 def bugs_in_a_table() -> None:
     """How often each bug of the table is found, and whether the column is named."""
-    groups: dict[tuple[str, float], Lines] = defaultdict(list)
-    for line in lines("hours", "relationship"):
-        groups[line["bug"], line["affected"]].append(line)
-    for order, ((bug, affected), found) in enumerate(sorted(groups.items())):
-        cells = {
-            "bug in": bug,
-            "clients with it": f"{affected:.0%}",
-            "fires": f"{sum(bool(line['fires']) for line in found)} of {len(found)}",
-            "columns named": ", ".join(sorted({name for line in found for name in line["fired"]})) or "none",
-            "distance of that column": spread([line["contrast"][bug][0] for line in found]),
-            "threshold": spread([line["contrast"][bug][1] for line in found]),
-        }
-        write("results_tables", order, f"{bug}_{affected:g}", cells)
+    rows = []
+    for (bug, affected, epsilon), lines in grouped(
+        measured(RESULTS, "records.jsonl"), "bug", "affected", "epsilon"
+    ):
+        named = sorted({name for line in lines for name in line["fired"]})
+        rows.append(
+            {
+                "bug in": bug if affected else "no column",
+                "clients with it": f"{affected:.0%}",
+                "epsilon": f"{epsilon:g}",
+                "fires": fired(lines),
+                "columns named": ", ".join(named) or "none",
+                "distance of that column": spread([line["contrast"][bug][0] for line in lines])
+                if affected
+                else "–",
+                "threshold": spread([line["contrast"][bug][1] for line in lines]) if affected else "–",
+            }
+        )
+    write_rows(HERE / "results_tables", sorted(rows, key=lambda row: row["bug in"] == "no column"))
 
 
 def sensitivity() -> None:
     """The share of runs that fire by share of affected clients and epsilon: a table, and a plot of the differences."""
     found = [
         line
-        for line in lines("sense*", "user")
-        if line["recipe"] == "moment_vae" and line["by"] == "user" and line["affected"] > 0
+        for line in measured(RESULTS, "sense.jsonl", "user.jsonl")
+        if line["recipe"] == "moment_vae" and line["by"] == "user"
     ]
     shares = sorted({line["affected"] for line in found})
-    for order, epsilon in enumerate(sorted({line["epsilon"] for line in found})):
-        cells: dict[str, Any] = {"epsilon": f"{epsilon:g}"}
+    rows = []
+    for (epsilon,), lines in grouped(found, "epsilon"):
+        cells = {"epsilon": f"{epsilon:g}"}
         for share in shares:
-            here = [line for line in found if line["epsilon"] == epsilon and line["affected"] == share]
-            cells[f"{share:.0%} affected"] = (
-                f"{sum(bool(line['fires']) for line in here)} of {len(here)}" if here else "–"
-            )
-        write("results_sensitivity", order, f"epsilon_{epsilon:g}", cells)
-    if found:
-        plot(found)
+            cells[f"{share:.0%}"] = fired([line for line in lines if line["affected"] == share])
+        rows.append(cells)
+    note = "Inspections that fire, of how many, by the share of clients with inverted pixels."
+    write_rows(HERE / "results_sensitivity", rows, note)
+    plot([line for line in found if line["affected"] > 0])
 
 
-def plot(found: Lines) -> None:
-    import matplotlib
+def over_threshold(line: Line) -> float:
+    """How far the farthest statistic is above its threshold, as a ratio: above 1 it fires."""
+    return max(value / threshold for value, threshold in line["contrast"].values())
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
+def plot(found: list[Line]) -> None:
+    """Each inspection as a dot, and the mean over seeds as a line."""
     figure, axes = pyplot.subplots(figsize=(6.4, 4))
-    for epsilon in sorted({line["epsilon"] for line in found}):
-        here = [line for line in found if line["epsilon"] == epsilon]
-        shares = sorted({line["affected"] for line in here})
-        ratio = [
-            np.mean(
-                [
-                    line["contrast"]["mean intensity"][0] / line["contrast"]["mean intensity"][1]
-                    for line in here
-                    if line["affected"] == share
-                ]
-            )
-            for share in shares
-        ]
-        axes.plot([100 * share for share in shares], ratio, marker="o", label=f"epsilon {epsilon:g}")
+    for number, ((epsilon,), lines) in enumerate(grouped(found, "epsilon")):
+        means = {}
+        for (share,), same in grouped(lines, "affected"):
+            ratios = [over_threshold(line) for line in same]
+            axes.plot([100 * share] * len(ratios), ratios, ".", color=f"C{number}", alpha=0.4)
+            means[100 * share] = np.mean(ratios)
+        axes.plot(list(means), list(means.values()), color=f"C{number}", label=f"epsilon {epsilon:g}")
     axes.axhline(1, color="black", linestyle=":", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = sorted({100 * line["affected"] for line in found})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_yticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
+    axes.set_yticks([], minor=True)
     axes.set_xlabel("clients with inverted pixels, percent")
-    axes.set_ylabel("difference of mean intensity / threshold")
+    axes.set_ylabel("difference over threshold (fires above 1)")
     axes.legend()
     figure.tight_layout()
     figure.savefig(HERE / "sensitivity.png", dpi=110)
 
 
+def percent(values: list[float]) -> str:
+    """The mean and standard deviation of shares."""
+    return spread([100 * value for value in values], 1) + "%"
+
+
 def tasks() -> None:
-    """T5 and T6 in a line each."""
-    by_hand, bias = lines("T5"), lines("T6")
-    if by_hand:
-        cells = {
-            "task": "T5: a classifier trained on 200 synthetic digits labelled by rule, on real test digits",
-            "measured": "accuracy " + spread([line["accuracy"] for line in by_hand]),
+    """The other tasks, a line each."""
+    sane, words, by_hand, bias = (measured(RESULTS, f"{name}.jsonl") for name in ("T1", "T3", "T5", "T6"))
+    rows = [
+        {
+            "task": "T1: random synthetic digits that a reader reads as their label",
+            "runs": len(sane),
+            "measured": percent([line["read as labelled"] for line in sane]),
+            "beside it": f"mean intensity {spread([line['intensity'] for line in sane])}, of real digits "
+            + spread([line["intensity of real rows"] for line in sane[:1]]),
+        },
+        {
+            "task": "T3: unknown words at the first and at the second position of sentences that have some",
+            "runs": len(words),
+            "measured": " and ".join(
+                percent([line["unknown by position"][place] for line in words]) for place in (0, 1)
+            ),
+            "beside it": "really "
+            + " and ".join(percent([line["real"][place] for line in words[:1]]) for place in (0, 1)),
+        },
+        {
+            "task": "T5: accuracy on real test digits of a classifier trained on 200 synthetic ones labelled by rule",
+            "runs": len(by_hand),
+            "measured": percent([line["accuracy"] for line in by_hand]),
             "beside it": "200 real digits "
-            + spread([line["accuracy of as many real digits"] for line in by_hand]),
-        }
-        write("results_tasks", 0, "T5", cells)
-    if bias:
-        among = [line["share of the missing digit"] for line in bias]
-        cells = {
-            "task": "T6: the share of the digit that the public set lacks, among synthetic digits it finds unlikely",
-            "measured": spread([each["unlike"] for each in among]),
-            "beside it": "among all synthetic digits " + spread([each["everyone"] for each in among]),
-        }
-        write("results_tasks", 1, "T6", cells)
+            + percent([line["accuracy of as many real digits"] for line in by_hand]),
+        },
+        {
+            "task": "T6: the digit that the public set lacks, among synthetic digits that it finds unlikely",
+            "runs": len(bias),
+            "measured": percent([line["share of the missing digit"]["unlike"] for line in bias]),
+            "beside it": "among all synthetic digits "
+            + percent([line["share of the missing digit"]["everyone"] for line in bias]),
+        },
+    ]
+    write_rows(HERE / "results_tasks", [row for row in rows if row["runs"]])
 
 
 if __name__ == "__main__":

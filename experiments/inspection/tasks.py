@@ -1,11 +1,13 @@
-"""The tasks besides debugging: T5 (labels by hand on synthetic digits) and T6 (a group that a public set lacks).
+"""The tasks besides debugging (T1, T3, T5, T6): a number and a picture for what `fedsynth inspect` wrote.
 
-python experiments/inspection/tasks.py T5|T6 --seeds 0-2 --out FILE.jsonl
+fedsynth inspect --config experiments/inspection/missing_digit.toml --out T6_0
+python experiments/inspection/tasks.py T6 T6_0 T6_1 T6_2 --out experiments/inspection/results/T6.jsonl
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -16,21 +18,24 @@ from pixels import primary_network, scores_of, writers
 from public_digits import MISSING, Subspaces, public_subspaces, usual_score
 from torch import nn
 
-from fedsynth.data.clients import RawClients
-from fedsynth.data.datasets import mnist
-from fedsynth.inspect.inspection import Inspection, inspect
-from fedsynth.inspect.primary import Installed
-from fedsynth.inspect.selection import Selection
-from fedsynth.inspect.verdict import Simulation
+from fedsynth.data.datasets import data_folder, mnist
+from fedsynth.data.schema import Schema
+from fedsynth.data.text import TextEncoding
+from fedsynth.inspect.contrast import intensity
+from fedsynth.inspect.sample import Sample
+from fedsynth.inspect.text import unknown_by_position
 from fedsynth.report.picture import write_grid
 from fedsynth.rng import Rng
-from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.generator import Generator
 
 LABELLED = 200
+READER_STEPS = 1500  # of the network that stands for somebody who can read digits
+POSITIONS = 8
 
 
-def request(epsilon: float, seed: int) -> Request:
-    return Request(recipe="moment_vae", epsilon=epsilon, delta=1e-4, rounds=2, seed=seed)
+def sample_of(folder: Path, name: str) -> Sample:
+    """The examples that an inspection made up for a selection."""
+    return Sample.load(folder, name, Schema.load(folder / "schema.json"))
 
 
 def accuracy(images: np.ndarray, labels: np.ndarray, seed: int) -> float:
@@ -45,99 +50,130 @@ def accuracy(images: np.ndarray, labels: np.ndarray, seed: int) -> float:
         nn.functional.cross_entropy(network(x), y).backward()
         optimizer.step()
     tests, truth, _ = mnist("test")
-    with torch.no_grad():
-        guess = network(torch.from_numpy(tests)[:, None].float() / 255).argmax(1).numpy()
+    guess = scores_of(network)(tests).argmax(1)
     return float((guess == truth.astype(int)).mean())
 
 
-def label_by_rule(images: np.ndarray, rule: Any) -> tuple[np.ndarray, np.ndarray]:
-    """What somebody who knows digits would say, and which examples they would leave out: the rule is a good network."""
-    scores = rule(images)
+def random_examples(folder: Path, seed: int, picture: Path | None) -> dict[str, Any]:
+    """T1: are random examples as they should be? Size, range, intensity, and whether a reader reads their label."""
+    sample = sample_of(folder, "everyone")
+    assert sample.images is not None and sample.labels is not None
+    read = scores_of(primary_network(READER_STEPS))(sample.images).argmax(1)
+    if picture:
+        write_grid(_by_class(sample.images, sample.labels, 4), picture, 20)
+    raw = writers()
+    assert raw.images is not None
+    return {
+        "size": list(sample.images.shape[1:]),
+        "range": [int(sample.images.min()), int(sample.images.max())],
+        "intensity": intensity(sample),
+        "intensity of real rows": float(raw.images.mean(dtype=np.float64) / 255),
+        "read as labelled": float((read == sample.labels.astype(int)).mean()),
+    }
+
+
+def _by_class(images: np.ndarray, labels: np.ndarray, down: int) -> np.ndarray:
+    """Two columns a class, so many rows."""
+    columns = [images[labels == kind][: 2 * down].reshape(down, 2, 28, 28) for kind in sorted(set(labels))]
+    return np.concatenate(columns, axis=1).reshape(-1, 28, 28)
+
+
+def unknown_words(folder: Path, seed: int, picture: Path | None) -> dict[str, Any]:
+    """T3: where sentences have words out of the vocabulary, as the model of such sentences tells it and as it is."""
+    schema = Schema.load(folder / "schema.json")
+    values = json.loads((folder / "findings.json").read_text())["recipe"]
+    generator = Generator.load(folder / "unknown.safetensors", schema, values.pop("recipe"), values)
+    texts = sample_of(folder, "unknown").texts
+    return {
+        "unknown by position": unknown_by_position(generator, Rng(seed), POSITIONS),
+        "real": _real_unknown(TextEncoding(schema)),
+        "texts": texts[:5],
+    }
+
+
+def _real_unknown(encoding: TextEncoding) -> list[float]:
+    """The share of unknown words by position in the sentences that have one, which nobody would see."""
+    known = frozenset(encoding.words)
+    source = gzip.decompress((data_folder() / "stackexchange_by_user.jsonl.gz").read_bytes())
+    pieces = [
+        piece.split() for line in source.splitlines() for piece in encoding.pieces(json.loads(line)["text"])
+    ]
+    chosen = [words for words in pieces if any(word not in known for word in words)]
+    return [
+        float(np.mean([words[place] not in known for words in chosen if len(words) > place]))
+        for place in range(POSITIONS)
+    ]
+
+
+def label_by_rule(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What somebody who knows digits would say, and which examples they would not leave out."""
+    scores = scores_of(primary_network(READER_STEPS))(images)
     order = np.sort(scores, axis=1)
-    sure = order[:, -1] - order[:, -2] > 1.0
-    return scores.argmax(1), sure
+    return scores.argmax(1), order[:, -1] - order[:, -2] > 1.0
 
 
-def labels_by_hand(seed: int, epsilon: float) -> dict[str, Any]:
+def labels_by_hand(folder: Path, seed: int, picture: Path | None) -> dict[str, Any]:
     """T5: no client has labels; 200 synthetic digits are labelled and train a classifier that is tested on real ones.
 
     The hand is a network trained well on the test writers: it stands for somebody who can read digits.
     """
-    raw = writers()
-    blank = RawClients(raw.owner, raw.count, raw.names, images=raw.images, labels=np.full(raw.rows, ""))
-    selection = Selection.parse({"criterion": "unlabelled", "by": "example"})
-    asked = Inspection(
-        request(epsilon, seed),
-        mnist("test")[2],
-        {"unlabelled": selection},
-        None,
-        Simulation(models=0),
-        shown=1000,
-    )
-    sample = inspect(asked, blank).models["unlabelled"].sample
-    assert sample.images is not None
-    labels, sure = label_by_rule(sample.images, scores_of(primary_network(1500)))
+    images = sample_of(folder, "unlabelled").images
+    assert images is not None
+    labels, sure = label_by_rule(images)
     kept = np.flatnonzero(sure)[:LABELLED]
-    draw = Rng(seed).at("real").numpy()
-    some = draw.choice(raw.rows, LABELLED, replace=False)
+    if picture:
+        write_grid(images[kept[np.argsort(labels[kept], kind="stable")][:: LABELLED // 40]], picture, 20)
+    raw = writers()
+    assert raw.images is not None and raw.labels is not None
+    some = Rng(seed).at("real").numpy().choice(raw.rows, LABELLED, replace=False)
     return {
         "labelled": len(kept),
         "left out": float(1 - sure.mean()),
-        "accuracy": accuracy(sample.images[kept], labels[kept], seed),
+        "accuracy": accuracy(images[kept], labels[kept], seed),
         "accuracy of as many real digits": accuracy(raw.images[some], raw.labels[some].astype(int), seed),
-        "images": sample.images[:60],
     }
 
 
-def unlike_public(seed: int, epsilon: float) -> dict[str, Any]:
-    """T6: the public set lacks a digit; what clients hold that it does not explain is mostly that digit.
-
-    The public model is the distance from the subspaces of the public digits.
-    """
-    schema = mnist("test")[2]
+def unlike_public(folder: Path, seed: int, picture: Path | None) -> dict[str, Any]:
+    """T6: the public set lacks a digit; among what clients hold that it does not explain that digit is frequent."""
+    found = {name: sample_of(folder, name) for name in ("unlike", "everyone")}
+    unlike = found["unlike"]
+    assert unlike.images is not None and unlike.labels is not None
+    if picture:
+        first = np.argsort(unlike.labels != MISSING, kind="stable")
+        strange = unlike.images[first][:20], unlike.images[: 20 * 2]
+        write_grid(np.concatenate(strange), picture, 20)
     network = Subspaces(*public_subspaces())
-    likely = scores_of(network)
-    threshold = usual_score(network)
     raw = writers()
-    chosen = {
-        "unlike": {"criterion": "unlikely", "by": "example", "threshold": threshold, "at_least": 5},
-        "everyone": {"criterion": "everyone"},
-    }
-    selections = {name: Selection.parse(keys) for name, keys in chosen.items()}
-    asked = Inspection(request(epsilon, seed), schema, selections, Installed(likely), Simulation(models=0))
-    found = inspect(asked, raw).models
-    shares = {name: float((m.sample.labels == MISSING).mean()) for name, m in found.items()}
-    real = likely(raw.images) < threshold
-    images, labels = found["unlike"].sample.images, found["unlike"].sample.labels
+    assert raw.images is not None and raw.labels is not None
+    real = scores_of(network)(raw.images) < usual_score(network)
     return {
-        "threshold": threshold,
-        "share of the missing digit": shares,
+        "share of the missing digit": {
+            name: float((s.labels == MISSING).mean()) for name, s in found.items()
+        },
         "share among the real rows": float((raw.labels[real] == MISSING).mean()),
-        "images": images[np.argsort(labels != MISSING, kind="stable")][:60],
     }
 
 
-TASKS = {"T5": labels_by_hand, "T6": unlike_public}
+TASKS = {"T1": random_examples, "T3": unknown_words, "T5": labels_by_hand, "T6": unlike_public}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=tuple(TASKS))
-    parser.add_argument("--seeds", default="0-2")
-    parser.add_argument("--epsilon", type=float, default=8.0)
+    parser.add_argument("folders", nargs="+", type=Path, help="that `fedsynth inspect --out` wrote")
+    parser.add_argument("--picture", type=Path, help="PNG of the first folder's examples")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    first, _, last = asked.seeds.partition("-")
-    for seed in range(int(first), int(last or first) + 1):
-        found = TASKS[asked.task](seed, asked.epsilon)
-        images = found.pop("images")
-        if seed == int(first):
-            write_grid(images, asked.out.with_suffix(".png"), 20)
-        line = {"task": asked.task, "seed": seed, "epsilon": asked.epsilon, **found}
-        print(line, flush=True)
-        with asked.out.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    lines = []
+    for number, folder in enumerate(asked.folders):
+        found = TASKS[asked.task](folder, number, asked.picture if number == 0 else None)
+        promise = json.loads((folder / "privacy.json").read_text())
+        spent = {"epsilon": promise["epsilon"], "delta": promise["delta"]}
+        lines.append(json.dumps({"task": asked.task, "run": number, **spent, **found}))
+        print(lines[-1], flush=True)
+    asked.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """A policy that all runs on the same data share."""
 
+from dataclasses import replace
+
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
@@ -19,8 +22,11 @@ def policy(tmp_path):
     return path
 
 
-def run(schema, frame, policy, out, epsilon=8):
-    request = Request(epsilon=epsilon, delta=1e-3, rounds=2, budget=str(policy), arguments=SMALL)
+def run(schema, frame, policy, out, epsilon=8, path=None):
+    known = None if path is None else str(path)
+    request = Request(
+        epsilon=epsilon, delta=1e-3, rounds=2, schema=known, budget=str(policy), arguments=SMALL
+    )
     return Synthesizer.of(request, schema).fit(clients_from(frame, client_column="owner"), folder=out)
 
 
@@ -62,3 +68,14 @@ def test_a_second_run_that_fits_goes_on(schema, frame, policy, tmp_path):
 def test_a_policy_that_does_not_exist_is_refused(schema, frame, tmp_path):
     with pytest.raises(BadInput, match=r"none\.toml does not exist"):
         run(schema, frame, tmp_path / "none.toml", tmp_path / "one")
+
+
+def test_what_the_schema_cost_counts_in_the_policy_once(schema, frame, policy, tmp_path):
+    path = tmp_path / "schema.json"
+    Ledger(beside(path)).append(GaussianDpEvent(2.0), what="bounds", run="schema")
+    paid = replace(schema, provenance={"age": "paid"})
+    for name in ("one", "two"):
+        run(paid, frame, policy, tmp_path / name, epsilon=4, path=path)
+    told = [line.what for line in Ledger(beside(policy)).lines()]
+    assert told[0] == "bounds" and told.count("bounds") == 1
+    assert told.count("class balance") == 2

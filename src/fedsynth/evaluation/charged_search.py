@@ -108,10 +108,10 @@ class ChargedSearch:
         offered = [self._prepared(recipe, task, held, settings, noise) for settings in self.tried]
 
         ledger = Ledger(place.ledger)
-        if earlier is not None:
-            ledger.adopt(earlier)
         policy = Policy.load(self.request.budget) if self.request.budget else None
         purse = Purse(ledger, place.path.name, policy)
+        if earlier is not None:
+            purse.begin_with(earlier)
         purse.pay("", [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
         truth = self._truth(held, statistic, offered[0].unit, purse, rng)
 

@@ -65,6 +65,12 @@ class Line:
         """What the line stands for, as one event."""
         return repeat(event_from_json(self.event), self.count)
 
+    @property
+    def entry(self) -> Entry:
+        """The release itself, to be written into another ledger."""
+        event = event_from_json(self.event)
+        return Entry(event, self.what, self.holder, self.unit, self.trust, self.count, self.run)
+
 
 class Ledger:
     """The lines in one file, or in memory for a run without a folder (`path=None`).

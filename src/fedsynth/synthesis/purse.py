@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from fedsynth.errors import NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.chain import head_path
-from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.ledger import Entry, Ledger, Line
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.synthesis.folder import beside
 
@@ -44,6 +44,21 @@ class Policy:
         """Read a budget file; its ledger is created with the first release."""
         return cls(Budget.load(path), Ledger(beside(path)))
 
+    def count(self, schema: Ledger) -> None:
+        """Write down what a schema of these data cost, once for however many runs on it.
+
+        It was spent before anybody asked the policy, so it is never refused; what comes after it is.
+        """
+        with self.ledger.locked():
+            known = {line.run for line in self.ledger.lines()}
+            lines = [line for line in schema.lines() if _mark(line) not in known]
+            self.ledger.append_all([replace(line.entry, run=_mark(line)) for line in lines])
+
+
+def _mark(line: Line) -> str:
+    """A name for one line of a schema's ledger, by which it is known again."""
+    return f"schema {line.hash[:16]}"
+
 
 @dataclass(frozen=True)
 class Purse:
@@ -52,6 +67,12 @@ class Purse:
     ledger: Ledger
     name: str
     policy: Policy | None = None
+
+    def begin_with(self, schema: Ledger) -> None:
+        """Count what the schema cost these data: first in the run's ledger, and in the owner's."""
+        self.ledger.adopt(schema)
+        if self.policy is not None:
+            self.policy.count(schema)
 
     def pay(self, when: str, charges: list[Charge], ids: np.ndarray) -> None:
         """Make the lines of a release durable, the owner's first; refuse it whole if the policy does not allow it."""

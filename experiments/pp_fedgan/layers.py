@@ -38,6 +38,9 @@ def built(schema, clients, private, transport="clear", **settings):
         "noise_multiplier": NOISE if private else 0.0,
         "order": "together",
         "alternations": 1,
+        "start_share": 0.0,
+        "batch_rate": 128 / 6000,
+        "steps": 94,
         **settings,
     }
     return recipe.build(task, recipe.values(asked))

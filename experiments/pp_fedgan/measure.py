@@ -1,12 +1,14 @@
 """PP-FedGAN's Figures 3 and 4 and Table 5, and how much sooner a buffer is good than rounds of all.
 
     python experiments/pp_fedgan/measure.py quality mnist --systems published --noise 0.5 0.7 1 --out FILE
-    python experiments/pp_fedgan/measure.py quality mnist --systems moments "large batches" --epsilon 8 --out FILE
+    python experiments/pp_fedgan/measure.py quality mnist --systems opening moments --epsilon 8 --seeds 1 2 3 --out FILE
     python experiments/pp_fedgan/measure.py time mnist --systems "every step" --no-privacy --out FILE
 
-Ten clients hold all training images. Scores are of 10,000 synthetic images against the test split, in the features of a
-LeNet that is trained once on real training images (its hash stands in every result). The runs are seeded simulations;
-epsilon is what the client that was used most would have paid, the class balance not counted: it is even. `quality`:
+Clients (ten, unless asked otherwise) hold all training images. Scores are of 10,000 synthetic images against the test
+split, in the features of a LeNet that is trained once on real training images (its hash stands in every result). The
+runs are seeded simulations; epsilon is what the client that was used most would have paid, the class balance not
+counted where nothing else is asked for: it is even. `quality`:
+    opening        pp_fedgan's defaults, ten rounds of all: one noisy answer buys what the generator starts from
     published      PP-FedGAN's settings: 94 steps of the discriminator, then 94 of the generator, ten rounds of all
     every step     the two sides take turns at every step, and steps are five times as large
     large batches  the same with 30 steps on a tenth of the records each, at the noise that epsilon allows
@@ -19,6 +21,7 @@ epsilon is what the client that was used most would have paid, the class balance
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from dataclasses import replace
@@ -39,18 +42,23 @@ from fedsynth.evaluation.image_utility import image_performance
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.federation.standing import Standing
 from fedsynth.privacy import account
-from fedsynth.recipes.budget import Target, cost, each_round, fit_budget
+from fedsynth.recipes.budget import Target, cost, each_round, fit_budget, once
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 
 CLIENTS, DELTA, PASSES, MADE = 10, 1e-4, 20, 10_000
 STEPS, BATCH = 94, 128  # of a client's use: two passes over 6,000 images
+PAPER = {"start_share": 0.0, "batch_rate": BATCH / 6000, "steps": STEPS, "generator_batch": BATCH}
 DATA = {"mnist": mnist, "fashion_mnist": fashion_mnist, "svhn": svhn}
-FAST = {"alternations": STEPS, "learning_rate": 0.001, "generator_learning_rate": 0.001}
+FAST = {**PAPER, "alternations": STEPS, "learning_rate": 0.001, "generator_learning_rate": 0.001}
 LARGE = {**FAST, "batch_rate": 0.1, "steps": 30, "alternations": 30}
 TOGETHER = {"order": "together", "rounds": 10}
 SYSTEMS = {
-    "published": ("pp_fedgan", {**TOGETHER, "alternations": 1}),
+    "opening": ("pp_fedgan", TOGETHER),
+    "published": (
+        "pp_fedgan",
+        {**PAPER, **TOGETHER, "alternations": 1, "learning_rate": 0.0002, "generator_learning_rate": 0.0002},
+    ),
     "every step": ("pp_fedgan", {**TOGETHER, **FAST}),
     "large batches": ("pp_fedgan", {**TOGETHER, **LARGE}),
     "in turn": ("pp_fedgan", {**FAST, "order": "in turn", "rounds": 100}),
@@ -61,17 +69,17 @@ SYSTEMS = {
 class Judge:
     """A data set, its clients and its LeNet."""
 
-    def __init__(self, data: str, device: str, rows: int | None = None) -> None:
-        self.device = device
+    def __init__(self, data: str, device: str, rows: int | None = None, clients: int = CLIENTS) -> None:
+        self.device, self.count = device, clients
         self.images, self.labels, self.schema = _square(*DATA[data]("train"), rows)
         self.test, self.truth, _ = _square(*DATA[data]("test"), rows)
         self.classes = len(self.schema.classes)
         passes = 4 if len(self.images) > 10_000 else 20
         self.network = lenet(self.pixels(self.images), self.codes(self.labels), self.classes, passes=passes)
         self.real = extract(self.network, self.pixels(self.test))
-        self.records = len(self.images) // CLIENTS
+        self.records = len(self.images) // clients
         raw = image_clients_from(
-            self.images, self.labels, clients=CLIENTS, split="uniform", rng=Rng(0).at("split")
+            self.images, self.labels, clients=clients, split="uniform", rng=Rng(0).at("split")
         )
         self.clients = encode_clients(raw, self.schema)
 
@@ -114,9 +122,9 @@ class Judge:
         """The algorithm of a system; clients with fewer records take fewer steps on a larger share of them."""
         name, settings = SYSTEMS[system]
         recipe = recipe_named(name)
-        shared = {"batch_rate": BATCH / 6000, "steps": STEPS, "generator_batch": BATCH, **settings}
-        if self.records < 6000:
-            shared |= {"batch_rate": 0.1, "steps": 20, "alternations": min(20, shared["alternations"])}
+        shared = dict(settings)
+        if self.records < 6000 and "alternations" in settings:
+            shared |= {"batch_rate": 0.1, "steps": 20, "alternations": min(20, settings["alternations"])}
         shared |= {
             "usual_records": self.records,
             "records": len(self.images),
@@ -124,9 +132,10 @@ class Judge:
         }
         asked = {**shared, **changes}
         values = recipe.values({key: value for key, value in asked.items() if key in recipe.arguments()})
-        count = 1 if recipe.pooled else CLIENTS
+        count = 1 if recipe.pooled else self.count
         task = recipe.task(self.schema, count, private=noise is not None, transport="clear")
-        return replace(recipe.build(task, values), balance=None)
+        built = recipe.build(task, values)
+        return built if values["start_share"] else replace(built, balance=None)
 
     def calibrated(self, system: str, epsilon: float) -> float:
         """The noise at which a whole run costs this."""
@@ -162,22 +171,24 @@ def spent(algorithm, uses: int) -> float | None:
     """Epsilon of a client that was used so often."""
     if not algorithm.charges():
         return None
-    return account.epsilon(account.repeat(each_round(algorithm), uses), DELTA)
+    return account.epsilon(
+        account.compose([*once(algorithm), account.repeat(each_round(algorithm), uses)]), DELTA
+    )
 
 
 def moments(judge: Judge, epsilon: float):
     """moment_vae for each record, calibrated to this epsilon."""
     recipe = recipe_named("moment_vae")
-    task = recipe.task(judge.schema, CLIENTS, unit="record", trust="local")
+    task = recipe.task(judge.schema, judge.count, unit="record", trust="local")
     values = recipe.values({"usual_records": judge.records})
     return fit_budget(recipe, task, values, Target(epsilon, DELTA))[0]
 
 
-def quality(judge: Judge, systems, noises, epsilons, seed: int, pictures: Path | None):
+def quality(judge: Judge, systems, noises, epsilons, seeds, pictures: Path | None):
     """Scores of each system at each noise, as lines."""
     plan = [(system, noise, None) for noise in noises for system in systems]
     plan += [(system, None, epsilon) for epsilon in epsilons for system in systems]
-    for system, noise, epsilon in plan:
+    for (system, noise, epsilon), seed in itertools.product(plan, seeds):
         if epsilon is not None and system != "moments":
             noise = judge.calibrated(system, epsilon)
         algorithm = moments(judge, epsilon) if system == "moments" else judge.built(system, noise)
@@ -188,6 +199,7 @@ def quality(judge: Judge, systems, noises, epsilons, seed: int, pictures: Path |
         if system != "moments":
             epsilon = spent(algorithm, uses)
         line = {"system": system, "noise": noise, "epsilon": epsilon, "uses": uses, "versions": state.version}
+        line |= {"seed": seed, "clients": judge.count}
         line |= {**judge.likeness(made), "cnn": judge.accuracy(made, labels), "seconds": round(seconds, 1)}
         if pictures:
             save_grid(
@@ -237,25 +249,26 @@ def main() -> None:
     parser.add_argument("--noise", nargs="*", type=float, default=[])
     parser.add_argument("--epsilon", nargs="*", type=float, default=[])
     parser.add_argument("--no-privacy", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--pictures", type=Path)
     asked = parser.parse_args()
-    judge = Judge(asked.data, asked.device, asked.rows)
+    judge = Judge(asked.data, asked.device, asked.rows, asked.clients)
     result = {
         "what": asked.what, "data": asked.data, "train_rows": len(judge.images), "test_rows": len(judge.test),
-        "delta": DELTA, "seed": asked.seed, "network": judge.network.setting(), "machine": machine(asked.device),
+        "delta": DELTA, "clients": asked.clients, "network": judge.network.setting(), "machine": machine(asked.device),
         "lines": [],
     }  # fmt: skip
     if asked.what == "quality":
         noises = [None] if asked.no_privacy else asked.noise
-        lines = quality(judge, asked.systems, noises, asked.epsilon, asked.seed, asked.pictures)
+        lines = quality(judge, asked.systems, noises, asked.epsilon, asked.seeds, asked.pictures)
     else:
         speeds = Speeds(spread=0.3, stragglers=0.2, factor=10.0)
         noise = None if asked.no_privacy else asked.noise[0]
-        lines = over_time(judge, asked.systems[0], noise, asked.seed, speeds)
+        lines = over_time(judge, asked.systems[0], noise, asked.seeds[0], speeds)
     for line in lines:
         result["lines"].append(line)
         asked.out.write_text(json.dumps(result, indent=1) + "\n")  # a run that is stopped keeps what it has

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import mean, stdev
 
 import matplotlib
 
@@ -15,7 +16,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).parent
-NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "svhn": "SVHN (5,000 images)"}
+NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "svhn": "SVHN"}
+TEN = 10  # clients, where a result does not say
 GOALS = (50, 20, 10, 5)  # FIDs whose time is told
 PAPER = {  # epsilon that PP-FedGAN's Table 5 states, by data set and noise
     "mnist": {0.5: 8.49, 0.7: 2.47, 1.0: 1.39},
@@ -43,30 +45,64 @@ def scored() -> list[tuple[str, dict, dict]]:
 
 
 def quality() -> str:
-    """Scores of all systems, with our epsilon beside the paper's."""
+    """Scores of all systems, with our epsilon beside the paper's; trainings that differ in their seed are one row."""
+    groups: dict[tuple, list[dict]] = {}
+    for data, line, result in scored():
+        noise, epsilon = line["noise"], line["epsilon"]
+        setting = (
+            result["train_rows"],
+            line.get("clients", TEN),
+            None if epsilon is None else round(epsilon, 2),
+        )
+        features = result["network"]["weights"]
+        groups.setdefault((data, line["system"], *setting, noise, features), []).append(line)
+    if not groups:
+        return "*Not measured yet.*"
+    hashes = sorted(
+        {(key[0], key[-1]) for key in groups}, key=lambda one: (list(NAMES).index(one[0]), one[1])
+    )
+    letters = dict(zip(hashes, "abcdefghij", strict=False))
     rows = []
-    for data, line, _ in scored():
-        noise = line["noise"]
-        claimed = PAPER.get(data, {}).get(noise) if line["system"] == "published" else None
+    for (data, system, images, clients, epsilon, noise, features), lines in groups.items():
+        claimed = PAPER.get(data, {}).get(noise) if system == "published" else None
         rows.append(
             [
-                f"{NAMES[data]}: {line['system']}",
+                f"{NAMES[data]}: {system}",
+                f"{images:,}",
+                f"{clients}",
                 "" if noise is None else f"{noise:.2f}",
-                "none" if line["epsilon"] is None else f"{line['epsilon']:,.2f}",
+                "none" if epsilon is None else f"{epsilon:,.2f}",
                 "" if claimed is None else f"{claimed:.2f}",
                 *(
-                    f"{line[name]:.{digits}f}"
+                    spread([line[name] for line in lines], digits)
                     for name, digits in (("fid", 1), ("kid", 2), ("is", 2), ("cnn", 3))
                 ),
-                f"{line['seconds']:.0f}",
+                f"{mean([line['seconds'] for line in lines]):.0f}",
+                letters[data, features],
             ]
         )
-    if not rows:
-        return "*Not measured yet.*"
-    hashes = sorted({f"{NAMES[data]} {r['network']['weights']}" for data, _, r in scored()})
-    heads = ["system", "noise", "ε, composed", "ε, paper", "FID ↓", "KID ↓", "IS ↑", "CNN ↑", "seconds"]
+    heads = [
+        "system",
+        "images",
+        "clients",
+        "noise",
+        "ε, composed",
+        "ε, paper",
+        "FID ↓",
+        "KID ↓",
+        "IS ↑",
+        "CNN ↑",
+    ]
+    told = "; ".join(f"{letter}: {NAMES[data]} {weights}" for (data, weights), letter in letters.items())
     delta = scored()[0][2]["delta"]
-    return f"{table(heads, rows)}\n\nδ = {delta:g}. LeNet weights: {'; '.join(hashes)}."
+    made = table([*heads, "seconds", "LeNet"], rows)
+    return f"{made}\n\nδ = {delta:g}. Weights of the LeNets (scores of different ones cannot be compared): {told}."
+
+
+def spread(values: list[float], digits: int) -> str:
+    """The mean, and the standard deviation of several."""
+    told = f"{mean(values):.{digits}f}"
+    return told if len(values) < 2 else f"{told} ± {stdev(values):.{digits}f}"
 
 
 def layers() -> str:

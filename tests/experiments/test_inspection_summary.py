@@ -1,0 +1,66 @@
+"""What inspections measured becomes rows of tables: verdicts are counted, and what was not run is no zero."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "experiments" / "inspection" / "summary.py"
+
+
+@pytest.fixture
+def summary(tmp_path):
+    found = importlib.util.spec_from_file_location("inspection_summary", FILE)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    module.HERE, module.RESULTS = tmp_path, tmp_path / "results"
+    module.RESULTS.mkdir()
+    return module
+
+
+def line(seed, affected, fires, value, epsilon=8.0):
+    contrast = {"mean intensity": [value, 0.1], "mean image": [value / 2, 0.1]}
+    settings = {"recipe": "moment_vae", "by": "user", "seed": seed, "epsilon": epsilon, "affected": affected}
+    return {**settings, "fires": fires, "contrast": contrast, "intensity": {"bad": value, "good": 0.0}}
+
+
+def keep(summary, name, lines):
+    (summary.RESULTS / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
+
+
+def cells(folder):
+    return [json.loads(path.read_text())["cells"] for path in sorted(folder.glob("*.json"))]
+
+
+def test_inspections_that_ended_without_a_verdict_do_not_count(summary):
+    keep(summary, "user.jsonl", [line(0, 0.5, True, 0.7), line(1, 0.5, None, 0.9), line(2, 0.5, False, 0.05)])
+    keep(summary, "vae.jsonl", [{**line(0, 0.5, None, 0.8), "recipe": "dpd_fvae"}])
+    summary.firing()
+    assert [row["fires"] for row in cells(summary.RESULTS)] == ["–", "1 of 2"]
+
+
+def test_a_share_that_was_not_tried_at_an_epsilon_is_a_dash(summary):
+    keep(summary, "sense.jsonl", [line(0, 0.05, False, 0.08, 1.0), line(0, 0.1, True, 0.2)])
+    summary.sensitivity()
+    first, second = cells(summary.HERE / "results_sensitivity")
+    assert first == {"epsilon": "1", "5%": "0 of 1", "10%": "–"}
+    assert second == {"epsilon": "8", "5%": "–", "10%": "1 of 1"}
+    assert (summary.HERE / "sensitivity.png").stat().st_size > 1000
+
+
+def test_the_farthest_statistic_decides(summary):
+    assert summary.over_threshold(line(0, 0.5, True, 0.3)) == pytest.approx(3.0)
+
+
+def test_runs_without_a_bug_name_no_column(summary):
+    contrast = {"hours_per_week": [0.1, 0.2]}
+    known = {"bug": "hours_per_week", "epsilon": 8.0, "seed": 0, "contrast": contrast}
+    without = {**known, "affected": 0.0, "fires": False, "fired": []}
+    found = {**known, "affected": 0.3, "fires": True, "fired": ["hours_per_week"]}
+    keep(summary, "records.jsonl", [without, found])
+    summary.bugs_in_a_table()
+    rows = cells(summary.HERE / "results_tables")
+    assert [(row["bug in"], row["columns named"]) for row in rows] == [
+        ("hours_per_week", "hours_per_week"), ("no column", "none"),
+    ]  # fmt: skip

@@ -98,6 +98,10 @@ class InProcess:
         missing = -len(ids) % _ROUND_NUMBER
         return np.concatenate([ids, np.repeat(ids[:1], missing)])
 
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
+        """Nobody."""
+        return np.empty(0, dtype=np.int64)
+
     def commit(self, state: ServerState, ids: np.ndarray | None = None) -> None:
         """Keep what the clients (these, or all) learned in the round that is now complete."""
         self.store.commit(None if ids is None else ids - self._first)

@@ -270,6 +270,10 @@ class MaskedLink:
         self._stage()
         return torch.from_numpy(self._round.open().astype(np.int64))
 
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
+        """Nobody: it is for rounds."""
+        return np.empty(0, dtype=np.int64)
+
     def commit(self, state: ServerState) -> None:
         """As the link beneath."""
         self.remote.commit(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,7 +11,48 @@ from torch import Tensor
 
 from fedsynth.engines.codec import BadMessage, fingerprint, fingerprint_of
 from fedsynth.engines.messages import Result, Work
-from fedsynth.federation.algorithm import Job
+from fedsynth.engines.site_state import public
+from fedsynth.federation.algorithm import Algorithm, Job
+from fedsynth.federation.link import Arrival
+from fedsynth.federation.state import SEALED, ServerState
+
+
+@dataclass
+class Order:
+    """Work that a site was asked for and has not answered; `told` names results that it was told to be used."""
+
+    name: str
+    site: str
+    job: Job
+    ids: np.ndarray
+    version: int
+    payload: bytes
+    deadline: float
+    resend: float
+    told: tuple[str, ...] = ()
+    sent: int = 0
+
+    @property
+    def key(self) -> str:
+        """Sites may be asked for the same work, each of its own clients."""
+        return f"{self.site} {self.name}"
+
+
+def nothing(version: int, ids: np.ndarray, job: Job, sent: int = 0, *, spared: bool = False) -> Arrival:
+    """The news that clients will not arrive."""
+    empty, nobody = job.wire.zero()[None][:0], ids[:0]
+    gone, left_alone = (nobody, ids) if spared else (ids, nobody)
+    return Arrival(nobody, empty, version, 0, sent, len(ids), gone, spared=left_alone)
+
+
+def broadcast_of(algorithm: Algorithm, state: ServerState) -> dict[str, Tensor]:
+    """What clients may know: shared parts, and the mechanism's state but for what it keeps secret."""
+    sealed = SEALED in state.memory  # nobody here can open the average: sites do
+    told = algorithm.unsealed if sealed else algorithm.broadcast
+    sent = {f"parts/{name}": state.parts[name] for name in told}
+    sent |= {SEALED: state.memory[SEALED]} if sealed else {}
+    secret = tuple(getattr(algorithm.mechanism, "secret", ()))
+    return sent | {f"mechanism/{name}": value for name, value in public(state.mechanism, secret).items()}
 
 
 def once_for_all(job: Job) -> bool:

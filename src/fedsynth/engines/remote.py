@@ -30,13 +30,14 @@ from fedsynth.engines.messages import (
     read,
     write,
 )
-from fedsynth.engines.order import opened, order_of
+from fedsynth.engines.order import Order, broadcast_of, nothing, opened, order_of
 from fedsynth.engines.roster import Member, Roster
-from fedsynth.engines.site_state import public
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm, Home, Job
 from fedsynth.federation.link import Arrival
-from fedsynth.federation.state import SEALED, ServerState
+from fedsynth.federation.state import ServerState
+
+_BEFORE_WORK = ("begin", "budget", "message", "policy", "turns")  # refusals after which nothing was sent
 
 
 class TooFewSites(FedsynthError):
@@ -58,26 +59,6 @@ class Patience:
 
 
 @dataclass
-class Order:
-    """Work that a site was asked for and has not answered."""
-
-    name: str
-    site: str
-    job: Job
-    ids: np.ndarray
-    version: int
-    payload: bytes
-    deadline: float
-    resend: float
-    sent: int = 0
-
-    @property
-    def key(self) -> str:
-        """Sites may be asked for the same work, each of its own clients."""
-        return f"{self.site} {self.name}"
-
-
-@dataclass
 class Remote:
     """The link over any channel. `tell` hears what happens to sites: (site, version, what)."""
 
@@ -92,9 +73,12 @@ class Remote:
     refusals: dict[str, str] = field(default_factory=dict, init=False)  # the last reason, by site
     _algorithm: Algorithm | None = field(default=None, init=False)
     _begin: Begin | None = field(default=None, init=False)
-    _orders: dict[str, Order] = field(default_factory=dict, init=False)  # by site and name
-    _ready: deque[Arrival] = field(default_factory=deque, init=False)
-    _absorbed: list[tuple[str, str]] = field(default_factory=list, init=False)
+    # versions of which results of a site are still to be asked for
+    held: Callable[[str], Iterable[int]] = field(default_factory=lambda: lambda site: (), init=False)
+    orders: dict[str, Order] = field(default_factory=dict, init=False)  # by site and name
+    ready: deque[Arrival] = field(default_factory=deque, init=False)  # news that nobody has taken yet
+    _absorbed: list[Arrival] = field(default_factory=list, init=False)  # names of results since the last step
+    _resting: dict[int, float] = field(default_factory=dict, init=False)  # clients, not asked until then
     _parts: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
     _pinged: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -152,67 +136,84 @@ class Remote:
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Send each site the work of its clients; who is away is asked only whether it is back."""
-        self._await_enough(state)
+        self.await_enough()
         name = self._name(job)
         part = self._parts.get((name, state.version), 0)
         self._parts = {(name, state.version): part + 1}
-        broadcast = self._broadcast(job, state)
-        for site, member in self.roster.members.items():
+        sent = self.broadcast(job, state)
+        for member in self.roster.members.values():
             mine = ids[(ids >= member.first) & (ids < member.first + member.clients)]
-            if member.away or not len(mine):
-                self._settle(member, state.version)
-                if len(mine):
-                    self._ready.append(_nothing(state.version, len(mine), job))
+            if len(mine) and not member.away:
+                self.ask(member, job, mine, state.version, part, sent)
                 continue
-            tensors = {"ids": torch.from_numpy(mine), **broadcast}
-            since = self._since(site, state.version)
-            work = Work(
-                self.run, self.roster.session, name, state.version, part, len(self.roster.present),
-                since, member.used, tensors,
-            )  # fmt: skip
-            self._send(site, job, mine, work)
+            self.settle(member, state.version)
+            if len(mine):
+                self.ready.append(nothing(state.version, mine, job))
 
-    def _send(self, site: str, job: Job, ids: np.ndarray, work: Work) -> None:
+    def ask(
+        self, member: Member, job: Job, ids: np.ndarray, version: int, part: int, sent: dict[str, Tensor]
+    ) -> None:
+        """Send a site the work of these clients of its, from a version that was broadcast as `sent`."""
+        work = Work(
+            self.run, self.roster.session, self._name(job), version, part, len(self.roster.present),
+            self._since(member, version), member.used, {"ids": torch.from_numpy(ids), **sent},
+        )  # fmt: skip
         payload, now = write(work), self.now()
         order = Order(
-            order_of(work, ids, job), site, job, ids, work.version, payload,
-            now + self.patience.timeout_s, now + self.patience.resend_s, len(payload),
+            order_of(work, ids, job), member.name, job, ids, version, payload,
+            now + self.patience.timeout_s, now + self.patience.resend_s, member.used, len(payload),
         )  # fmt: skip
-        self._orders[order.key] = order
-        self.channel.send(site, payload)
+        self.orders[order.key] = order
+        self.channel.send(member.name, payload)
 
-    def _settle(self, member: Member, version: int) -> None:
+    def settle(self, member: Member, version: int) -> None:
         """Tell a site without work where the run stands; one that is away only now and then."""
         now = self.now()
         if member.away and now - self._pinged.get(member.name, -math.inf) < self.patience.ping_s:
             return
         self._pinged[member.name] = now
-        self.channel.send(member.name, self._settling(member.name, version))
+        self.channel.send(member.name, self._settling(member, version))
 
-    def _since(self, site: str, version: int) -> int:
+    def _since(self, member: Member, version: int) -> int:
         """The first version of which a result of this site may still be used."""
-        return min([order.version for order in self._orders.values() if order.site == site], default=version)
+        asked = [order.version for order in self.orders.values() if order.site == member.name]
+        came = [one.version for one in (*self.ready, *self._absorbed) if one.name and member.owns(one.ids)]
+        return min([version, *asked, *came, *self.held(member.name)])
+
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
+        """The clients of sites that are away or out, and those that refused a moment ago or have had their turns."""
+        away = [one.ids for one in self.roster.members.values() if one.out or (one.away and not for_good)]
+        least = math.inf if for_good else math.nextafter(self.now(), math.inf)
+        resting = [client for client, until in self._resting.items() if until >= least]
+        return np.concatenate([np.array(resting, dtype=np.int64), *away])
 
     def next(self) -> Arrival:
         """The next result; or, when a site was silent for too long or refused, the news that it is left out."""
-        while not self._ready:
-            assert self._orders, "nobody is under way"
-            self._listen(self._orders.values())
-            for order in [one for one in self._orders.values() if self.now() >= one.deadline]:
-                self._lose(order, f"silent for {self.patience.timeout_s:g} s", away=True)
-        return self._ready.popleft()
+        while not self.ready:
+            assert self.orders, "nobody is under way"
+            self.wait()
+        return self.take()
 
-    def _listen(self, orders: Iterable[Order]) -> None:
-        """Wait for one message, or until something is due."""
-        due = min((min(order.deadline, order.resend) for order in orders), default=self.now())
+    def take(self) -> Arrival:
+        """The news that came first; a result among them is in the next state."""
+        arrival = self.ready.popleft()
+        if arrival.name:
+            self._absorbed.append(replace(arrival, messages=arrival.messages[:0]))
+        return arrival
+
+    def wait(self, until: float = math.inf) -> None:
+        """Wait for one message, until something is due, or until then; give up who was silent for too long."""
+        due = min([until, *(min(order.deadline, order.resend) for order in self.orders.values())])
         got = self.channel.receive(max(0.0, due - self.now()))
         if got is not None:
             self._take(*got)
-        for order in [one for one in self._orders.values() if self.now() >= one.resend]:
+        for order in [one for one in self.orders.values() if self.now() >= one.resend]:
             order.resend = self.now() + self.patience.resend_s
             order.sent += len(order.payload)
             if order.resend < order.deadline:
                 self.channel.send(order.site, order.payload)
+        for order in [one for one in self.orders.values() if self.now() >= one.deadline]:
+            self._lose(order, f"silent for {self.patience.timeout_s:g} s", away=True)
 
     def _take(self, site: str, payload: bytes) -> None:
         if site not in self.roster.members:
@@ -220,7 +221,7 @@ class Remote:
         try:
             message = read(payload, self.patience.most_bytes)
             if isinstance(message, Result):
-                order = self._orders.get(f"{site} {message.order}")
+                order = self.orders.get(f"{site} {message.order}")
                 if order is not None:
                     self._arrived(order, message, len(payload))
                 self._back(site)
@@ -228,18 +229,20 @@ class Remote:
                 self._answered(site, message)
         except BadMessage as error:
             self.tell(site, -1, f"sent what cannot be used: {error}")
-            for order in [one for one in self._orders.values() if one.site == site]:
+            for order in [one for one in self.orders.values() if one.site == site]:
                 self._lose(order, "sent what cannot be used")
 
     def _arrived(self, order: Order, result: Result, size: int) -> None:
         member = self.roster.members[order.site]
         ids, messages = opened(result, order.job, member.first, member.first + member.clients)
-        del self._orders[order.key]
-        self.roster = self.roster.changed(replace(member, used=()))  # it has heard of all that was used
-        if self._name(order.job) == "round":
-            self._absorbed.append((order.site, result.name))
+        if order.job.schedule.buffered and not np.array_equal(ids, order.ids):
+            raise BadMessage(f"ids {ids.tolist()}: expected {order.ids.tolist()}, who were asked")
+        del self.orders[order.key]
+        unheard = tuple(name for name in member.used if name not in order.told)
+        self.roster = self.roster.changed(replace(member, used=unheard))
+        name = result.name if self._name(order.job) == "round" else ""
         lost = len(order.ids) - len(ids)
-        self._ready.append(Arrival(ids, messages, order.version, size, order.sent, lost))
+        self.ready.append(Arrival(ids, messages, order.version, size, order.sent, lost, name=name))
 
     def _answered(self, site: str, message: Message) -> None:
         """What a site says apart from results: that it is there, or why it does not work."""
@@ -249,14 +252,14 @@ class Remote:
             return
         if message.code == "begin" and self._begin is not None:
             self.channel.send(site, self._begin_of(site))
-        for order in [one for one in self._orders.values() if one.site == site]:
+        for order in [one for one in self.orders.values() if one.site == site]:
             if message.answers != fingerprint(order.payload):
                 continue
             if message.code == "session":
                 raise Superseded(f"{site}: {message.reason}; stop this server, another one conducts the run")
             self.refusals[site] = message.reason
             self.roster = self.roster.refused(site, message.final)
-            self._lose(order, f"refuses: {message.reason}")
+            self._lose(order, f"refuses: {message.reason}", code=message.code)
 
     def _back(self, site: str) -> None:
         member = self.roster.members[site]
@@ -264,20 +267,24 @@ class Remote:
             self.tell(site, -1, "is back")
             self.roster = self.roster.changed(replace(member, away=False))
 
-    def _lose(self, order: Order, why: str, *, away: bool = False) -> None:
-        """Go on without a site in this round."""
-        self._orders.pop(order.key, None)
+    def _lose(self, order: Order, why: str, *, away: bool = False, code: str = "") -> None:
+        """Go on without a site in this round, or without a client until it has rested."""
+        self.orders.pop(order.key, None)
         self.tell(order.site, order.version, why)
         if away:
             self.roster = self.roster.away(order.site)
-        self._ready.append(_nothing(order.version, len(order.ids), order.job, order.sent))
+        elif order.job.schedule.buffered:
+            rest_s = {"turns": math.inf, "begin": self.patience.ping_s}.get(code, self.patience.resend_s)
+            self._resting |= dict.fromkeys(order.ids.tolist(), self.now() + rest_s)
+        spared = code in _BEFORE_WORK
+        self.ready.append(nothing(order.version, order.ids, order.job, order.sent, spared=spared))
         self._enough(self.roster.present)
 
     def commit(self, state: ServerState) -> None:
         """Remember which results are in this state; sites hear of it with the next message, when it is on disk."""
-        for site, name in self._absorbed:
-            member = self.roster.members[site]
-            self.roster = self.roster.changed(replace(member, used=(*member.used, name)))
+        for arrival in self._absorbed:
+            member = self.roster.members[self.roster.owner(int(arrival.ids[0]))]
+            self.roster = self.roster.changed(replace(member, used=(*member.used, arrival.name)))
         self._absorbed.clear()
 
     def index(self) -> dict[str, Tensor]:
@@ -287,17 +294,30 @@ class Remote:
     def restore(self, index: dict[str, Tensor]) -> None:
         """Go back to a checkpoint: what sites have sent since is asked for again."""
         self.roster = Roster.from_tensors(index)
-        self._orders.clear()
-        self._ready.clear()
+        self.orders.clear()
+        self.ready.clear()
         self._absorbed.clear()
+        self._resting.clear()
         self._parts.clear()
 
     def close(self, state: ServerState) -> None:
-        """Tell all sites that the run is over and what was used at last; who is away is told but not waited for."""
-        told = {name: self._settling(name, state.version, over=True) for name in self.roster.members}
-        for name in set(told) - set(self.roster.present):
+        """Tell all sites that the run is over and what was used at last; who is away is told but not waited for.
+
+        Nor is who still works on something that nobody will use, unless it has clients' private parts to remove.
+        """
+        members = self.roster.members
+        told = {name: self._settling(member, state.version, over=True) for name, member in members.items()}
+        working = set() if self._remembers else {order.site for order in self.orders.values()}
+        waited_for = [name for name in self.roster.present if name not in working]
+        for name in set(told) - set(waited_for):
             self.channel.send(name, told[name])
-        self._ask({name: told[name] for name in self.roster.present})
+        self._ask({name: told[name] for name in waited_for})
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether clients keep anything over rounds."""
+        made = self._algorithm
+        return made is not None and (bool(made.keep) or Home.CLIENT in made.homes.values())
 
     @property
     def seeded(self) -> bool:
@@ -342,7 +362,7 @@ class Remote:
                 self.tell(site, -1, f"refuses: {message.reason}")
         return heard
 
-    def _await_enough(self, state: ServerState) -> None:
+    def await_enough(self) -> None:
         """Where too many sites are away, wait once more for them to come back before giving up."""
         if len(self.roster.present) >= self.minimum:
             return
@@ -359,31 +379,16 @@ class Remote:
                 f"start the others again and continue with --resume{reasons}"
             )
 
-    def _settling(self, site: str, version: int, *, over: bool = False) -> bytes:
-        member = self.roster.members[site]
-        since = self._since(site, version)
+    def _settling(self, member: Member, version: int, *, over: bool = False) -> bytes:
+        since = self._since(member, version)
         return write(Settle(self.run, self.roster.session, version, since, member.used, over))
 
-    def _broadcast(self, job: Job, state: ServerState) -> dict[str, Tensor]:
-        """What the clients may know: shared parts, and the mechanism's state but for what it keeps secret."""
-        assert self._algorithm is not None
-        sent = {}
-        if job is self._algorithm:
-            sealed = SEALED in state.memory  # nobody here can open the average: sites do
-            told = self._algorithm.unsealed if sealed else self._algorithm.broadcast
-            sent = {f"parts/{name}": state.parts[name] for name in told}
-            sent |= {SEALED: state.memory[SEALED]} if sealed else {}
-            secret = tuple(getattr(self._algorithm.mechanism, "secret", ()))
-            sent |= {f"mechanism/{name}": value for name, value in public(state.mechanism, secret).items()}
-        return sent
+    def broadcast(self, job: Job, state: ServerState) -> dict[str, Tensor]:
+        """What the clients may know; a question needs nothing."""
+        made = self._algorithm
+        return broadcast_of(made, state) if made is not None and job is made else {}
 
     def _name(self, job: Job) -> str:
         assert self._algorithm is not None
         known: dict[str, Job | None] = {"round": self._algorithm, "balance": self._algorithm.balance}
         return next(name for name, one in known.items() if one is job)
-
-
-def _nothing(version: int, lost: int, job: Job, sent: int = 0) -> Arrival:
-    """The news that clients will not arrive."""
-    empty = job.wire.zero()[None][:0]
-    return Arrival(np.empty(0, dtype=np.int64), empty, version, 0, sent, lost)

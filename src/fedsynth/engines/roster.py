@@ -27,6 +27,15 @@ class Member:
     away: bool = False
     out: bool = False
 
+    @property
+    def ids(self) -> np.ndarray:
+        """The numbers of its clients."""
+        return np.arange(self.first, self.first + self.clients)
+
+    def owns(self, ids: np.ndarray) -> bool:
+        """Whether these are clients of this site."""
+        return len(ids) > 0 and self.first <= int(ids[0]) < self.first + self.clients
+
 
 @dataclass(frozen=True)
 class Roster:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedsynth.engines.buffered import Buffered
 from fedsynth.engines.remote import Remote
 from fedsynth.engines.routed import Routed
 from fedsynth.engines.site_run import Seal
@@ -89,19 +90,21 @@ class SealedLink:
     """The server's half: a link to sites whose sums it adds up without being able to read any."""
 
     remote: Remote
+    beneath: Remote | Buffered  # what it starts work over and hears results from
     _algorithm: Algorithm | None = field(default=None, init=False)
     _hidden: Homomorphic | None = field(
         default=None, init=False
     )  # with the public key, once sites have told it
-    _sum: SealedSum | None = field(default=None, init=False)
+    _sum: SealedSum | None = field(default=None, init=False)  # of the version under way
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Send the work; before the first round, learn with which key the sites seal."""
         if job is self._algorithm:
             if self._hidden is None:
                 self._hidden = self._introduced(state.version)
-            self._sum = self._hidden.zero(job.wire)
-        self.remote.start(job, ids, state)
+            if self._sum is None:
+                self._sum = self._hidden.zero(job.wire)
+        self.beneath.start(job, ids, state)
 
     def _introduced(self, version: int) -> Homomorphic:
         assert self._algorithm is not None
@@ -118,7 +121,7 @@ class SealedLink:
 
     def next(self) -> Arrival:
         """The next site whose sum was added, or the news that it was not."""
-        arrival = self.remote.next()
+        arrival = self.beneath.next()
         if arrival.messages.dtype != torch.uint8:
             return arrival
         assert self._sum is not None and self._hidden is not None and self._algorithm is not None
@@ -128,8 +131,8 @@ class SealedLink:
         except FedsynthError as error:
             site = self.remote.roster.owner(int(arrival.ids[0]))
             self.remote.tell(site, arrival.version, f"is left out of the sealed sum: {error}")
-            nobody = np.empty(0, dtype=np.int64)
-            return replace(arrival, ids=nobody, messages=nothing, lost=arrival.lost + len(arrival.ids))
+            lost, gone = arrival.lost + len(arrival.ids), np.concatenate([arrival.gone, arrival.ids])
+            return replace(arrival, ids=arrival.ids[:0], messages=nothing, lost=lost, gone=gone)
         return replace(arrival, messages=nothing)
 
     def open(self) -> Tensor:
@@ -139,21 +142,27 @@ class SealedLink:
             return torch.zeros(0, dtype=torch.float64)
         return torch.frombuffer(bytearray(self._hidden.close(self._sum)), dtype=torch.uint8)
 
-    def commit(self, state: ServerState) -> None:
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
         """As the link beneath."""
-        self.remote.commit(state)
+        return self.beneath.absent(for_good=for_good)
+
+    def commit(self, state: ServerState) -> None:
+        """As the link beneath; the next sum is a new one."""
+        self.beneath.commit(state)
+        self._sum = None
 
     def index(self) -> dict[str, Tensor]:
-        """As the link beneath."""
-        return self.remote.index()
+        """As the link beneath: what was added up since the last step is there as it came."""
+        return self.beneath.index()
 
     def restore(self, index: dict[str, Tensor]) -> None:
         """As the link beneath."""
-        self.remote.restore(index)
+        self.beneath.restore(index)
+        self._sum = None
 
     def close(self, state: ServerState) -> None:
         """As the link beneath."""
-        self.remote.close(state)
+        self.beneath.close(state)
 
     def routed(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm as the server runs it over this link; one-shot questions are not sealed."""

@@ -171,7 +171,7 @@ class Site:
             assigned = self._assigned(begin)
             check_start(assigned.algorithm, begin.tensors)
             self._purse(begin, assigned).approve(assigned.whole)
-            folder.create(written, Standing(begin.session, standing.since, False, standing.waiting))
+            folder.create(written, replace(standing, session=begin.session, over=False))
             self.audit.note("began", run=begin.run, session=begin.session, recipe=begin.terms.recipe)
         folder.close()
         self._runs.pop(begin.run, None)

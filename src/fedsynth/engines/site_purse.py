@@ -84,6 +84,17 @@ class SitePurse:
             self._check(entries)
             self._budget.check_all(self._ledger, entries)
 
+    def had_their_turns(self, version: int, clients: np.ndarray, again: str = "") -> bool:
+        """Whether some of these clients were in as many versions as any may be, by this site's own books."""
+        most = self._algorithm.schedule.participations(self._algorithm.rounds)
+        for charge in self._algorithm.charges():
+            owed = self._owed(charge, [f"round {version + 1}{again}"], clients)
+            for holder in {entry.holder for entry in owed}:
+                label = f"{charge.release.what}, round "
+                if sum(who == holder and what.startswith(label) for what, who in self._paid) >= most:
+                    return True
+        return False
+
     def pay(self, job: Job, version: int, clients: np.ndarray, again: str = "") -> list[Entry]:
         """Make durable what an answer to this job costs `clients` (numbers within the site); the new lines.
 

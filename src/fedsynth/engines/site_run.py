@@ -97,7 +97,7 @@ class SiteRun:
                     self._folder.store.commit(one.clients)
                 elif one.name in void:
                     self._folder.store.discard(one.clients)
-            fresh = self.standing.without(named | void)
+            fresh = self.standing.used(named, self.algorithm.schedule.separation).without(void)
             self._save(replace(fresh, since=max(since, fresh.since)))
         self.purse.catch_up(version)
 
@@ -124,10 +124,17 @@ class SiteRun:
             return self._folder.result(earlier.name)
         again = "" if earlier is None else self._again(work, earlier)
         local = ids - self.begin.first
+        if job is self.algorithm and work.version < self.standing.floor(local):
+            raise Refusal(
+                "stale", f"version {work.version}: a result of these clients was used; it is too soon"
+            )
         others = [one for one in self.standing.waiting if one is not earlier and one.job == work.job]
         if any(np.intersect1d(one.clients, local).size for one in others):
             raise Refusal("stale", f"version {work.version}: some of these clients still work for another")
         state = self._state(work, job)
+        if job.schedule.buffered and self.purse.had_their_turns(work.version, local, again):
+            turns = job.schedule.participations(self.algorithm.rounds)
+            raise Refusal("turns", f"version {work.version}: these clients had the {turns} turns of this run")
         self.purse.pay(job, work.version, local, again)
         if earlier is not None:
             if earlier.job == "round":

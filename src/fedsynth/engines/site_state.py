@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +40,34 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the site is in a run. Versions before `since` are settled; `over` once the run is."""
+    """Where the site is in a run. Versions before `since` are settled; `over` once the run is.
+
+    `floors` has, for each client of whom a result was used, the first version from which it may work again.
+    """
 
     session: int = 0
     since: int = 0
     over: bool = False
     waiting: tuple[Waiting, ...] = ()
+    floors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def without(self, names: set[str]) -> Standing:
         """The same, with these results settled."""
         return replace(self, waiting=tuple(one for one in self.waiting if one.name not in names))
+
+    def used(self, names: set[str], separation: int) -> Standing:
+        """The same after the server used these results: their clients work again so many versions later."""
+        used = [one for one in self.waiting if one.name in names]
+        room = max([len(self.floors), *(int(one.clients.max()) + 1 for one in used)])
+        floors = np.concatenate([self.floors, np.zeros(room - len(self.floors), dtype=np.int64)])
+        for one in used:
+            floors[one.clients] = np.maximum(floors[one.clients], one.version + separation)
+        return replace(self.without(names), floors=floors)
+
+    def floor(self, clients: np.ndarray) -> int:
+        """The first version from which all of these may work."""
+        known = clients[clients < len(self.floors)]
+        return int(self.floors[known].max(initial=0))
 
 
 class RunFolder:
@@ -94,12 +112,14 @@ class RunFolder:
             Waiting(**one, clients=envelope.tensors[f"clients/{one['name']}"].numpy())
             for one in written["waiting"]
         ]
-        return Standing(written["session"], written["since"], written["over"], tuple(waiting))
+        floors = envelope.tensors["floors"].numpy() if "floors" in envelope.tensors else Standing().floors
+        return Standing(written["session"], written["since"], written["over"], tuple(waiting), floors)
 
     def save(self, standing: Standing) -> None:
         """Make this the valid standing, with the store as it is now."""
         self.store.sync()
         tensors: dict[str, Tensor] = {**self.store.index(), **self.store.waiting()}
+        tensors["floors"] = torch.from_numpy(standing.floors)
         tensors |= {f"clients/{one.name}": torch.from_numpy(one.clients) for one in standing.waiting}
         written = [
             {name: getattr(one, name) for name in ("key", "order", "name", "session", "version")}

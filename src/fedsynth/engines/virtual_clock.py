@@ -107,6 +107,10 @@ class VirtualClock:
                     arrival.bytes_down // len(arrival.ids),
                 )
 
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
+        """Nobody."""
+        return np.empty(0, dtype=np.int64)
+
     def commit(self, state: ServerState) -> None:
         """What those that arrived have learned is valid; the others' waits until they arrive."""
         self._inner.commit(state, self._came())

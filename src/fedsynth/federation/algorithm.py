@@ -61,6 +61,11 @@ class Job(Protocol):
         ...
 
     @property
+    def schedule(self) -> Schedule:
+        """Who is asked when."""
+        ...
+
+    @property
     def broadcast(self) -> tuple[str, ...]:
         """The parts of the model that clients are sent."""
         ...

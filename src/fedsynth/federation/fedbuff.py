@@ -72,8 +72,9 @@ class FedBuff:
         standing, room = clock.standing, self.concurrency - clock.in_flight
         able = clock.version - standing.last >= self.separation
         if self.turns:
-            able &= standing.uses < self.turns
+            able &= standing.charged < self.turns
         able[standing.busy] = False
+        able[clock.absent] = False
         if room < 1 or not able.any():
             return np.empty(0, dtype=np.int64)
         chance = rng.at("cohort", clock.version).uniforms(self.clients)

@@ -17,7 +17,8 @@ class Arrival:
     """The messages [rows, ...] of one or more clients, and the version they started from.
 
     A site with many clients may add up their messages into one row. `lost` clients were asked too and will not come;
-    `gone` are their numbers where the link knows them. `at_s` is when it came, on a clock that is simulated.
+    `gone` are their numbers where the link knows them, but for those that are `spared`: what they were asked for, they
+    have not sent and never will. `at_s` is when it came, on a clock that is simulated. `name` is what a site calls it.
     """
 
     ids: np.ndarray
@@ -28,6 +29,8 @@ class Arrival:
     lost: int = 0
     gone: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     at_s: float | None = None
+    spared: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    name: str = ""
 
 
 class Link(Protocol):
@@ -38,7 +41,14 @@ class Link(Protocol):
         ...
 
     def next(self) -> Arrival:
-        """Wait for the next arrival, or for the news that somebody will not arrive."""
+        """Wait for the next arrival, or for the news that somebody will not arrive.
+
+        Where nobody is under way: for somebody who was absent and can be asked now, which is an arrival of nobody.
+        """
+        ...
+
+    def absent(self, *, for_good: bool = False) -> np.ndarray:
+        """The clients that cannot be asked now, or never again."""
         ...
 
     def commit(self, state: ServerState) -> None:

@@ -58,15 +58,17 @@ def run(
     rounds: int,
     hold: Callable[[ServerState], None] = _nothing,
     tell: Callable[[str], None] = _nothing,
+    ahead: Callable[[ServerState], None] = _nothing,
 ) -> ServerState:
     """Train until `rounds`; `pay` is called before each release, `seen` after each round.
 
     Where clients outlive a version, `hold` is called before they are charged, with a state that knows who is under way:
-    what it makes durable, with the link's own memory, is never charged and lost. `tell` hears why training ended early.
+    what it makes durable, with the link's own memory, is never charged and lost. `ahead` is called with such a state
+    before clients are waited for, where they charge themselves. `tell` hears why training ended early.
     """
     while state.version < rounds:
         began = time.perf_counter()
-        heard = gather(algorithm, algorithm.schedule, algorithm.transport, link, state, rng)
+        heard = gather(algorithm, algorithm.schedule, algorithm.transport, link, state, rng, ahead)
         if heard is None:
             tell(
                 f"after round {state.version}: too few clients have budget left to fill a buffer; training ends"
@@ -129,22 +131,37 @@ def _round_of(version: int, loss: float | None, seconds: float, heard: Heard) ->
 
 
 def gather(
-    job: Job, schedule: Schedule, transport: Transport, link: Link, state: ServerState, rng: Rng
+    job: Job,
+    schedule: Schedule,
+    transport: Transport,
+    link: Link,
+    state: ServerState,
+    rng: Rng,
+    ahead: Callable[[ServerState], None] = _nothing,
 ) -> Heard | None:
     """Start clients and add up what arrives until the server may step; None if it waits for more than can ever come.
 
     Who does not arrive is left out of the sum, and of nothing else.
     """
+
+    def started(clock: Clock, ids: np.ndarray) -> Clock:
+        link.start(job, ids, state)
+        clock = clock.with_started(ids)
+        if clock.standing is not None:
+            ahead(replace(state, standing=clock.standing.to_tensors()))
+        return clock
+
     total = transport.zero(job.wire)
-    clock = _clock(schedule, state)
+    clock = _clock(schedule, link, state)
     asked = schedule.start(clock, rng)
-    link.start(job, asked, state)
-    clock = clock.with_started(asked)
+    clock = started(clock, asked)
     came: list[np.ndarray] = []
     up = down = lost = 0
     weights_of_all, at_s = 0.0, None
     while not schedule.ready(clock):
-        if not clock.in_flight:
+        if not clock.in_flight and not len(
+            schedule.start(replace(clock, absent=link.absent(for_good=True)), rng)
+        ):
             return None
         arrival = link.next()
         weight = schedule.weigh(state.version - arrival.version)
@@ -153,13 +170,14 @@ def gather(
             total = transport.absorb(job.wire, total, arrival.messages, weights)
         weights_of_all += weight * len(arrival.ids)
         came.append(arrival.ids)
-        clock = clock.with_heard(len(arrival.ids), arrival.lost, arrival.gone)
+        clock = clock.with_heard(len(arrival.ids), arrival.lost, arrival.gone, arrival.spared)
+        if schedule.buffered:
+            clock = replace(clock, absent=link.absent())
         up, down, lost = up + arrival.bytes_up, down + arrival.bytes_down, lost + arrival.lost
         at_s = arrival.at_s
         more = schedule.refill(clock, rng)
         if len(more):
-            link.start(job, more, state)
-            clock = clock.with_started(more)
+            clock = started(clock, more)
     arrived = np.concatenate(came) if came else asked[:0]
     charged = np.union1d(asked, arrived)
     if clock.standing is not None:
@@ -168,12 +186,12 @@ def gather(
     return Heard(total, charged, clock.arrived, max(0, lost), up, down, arrived, weight, at_s, clock.standing)
 
 
-def _clock(schedule: Schedule, state: ServerState) -> Clock:
+def _clock(schedule: Schedule, link: Link, state: ServerState) -> Clock:
     """Where the federation stands when a version begins."""
     if not schedule.buffered:
         return Clock(state.version)
     standing = Standing.from_tensors(state.standing, schedule.clients)
-    return Clock(state.version, in_flight=len(standing.busy), standing=standing)
+    return Clock(state.version, len(standing.busy), standing=standing, absent=link.absent())
 
 
 def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Tensor:

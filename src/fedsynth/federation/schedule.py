@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -22,22 +22,23 @@ _NOBODY = np.empty(0, dtype=np.int64)
 class Clock:
     """Where the federation stands: the server's version, and the clients under way and arrived since it.
 
-    `standing` tells them apart; it is kept only where clients outlive a version.
+    `standing` tells them apart; it is kept only where clients outlive a version. `absent` cannot be asked now.
     """
 
     version: int
     in_flight: int = 0
     arrived: int = 0
     standing: Standing | None = None
+    absent: np.ndarray = field(default_factory=lambda: _NOBODY)
 
     def with_started(self, ids: np.ndarray) -> Clock:
         """After these were asked."""
         standing = self.standing and self.standing.started(ids)
         return replace(self, in_flight=self.in_flight + len(ids), standing=standing)
 
-    def with_heard(self, came: int, lost: int, gone: np.ndarray) -> Clock:
-        """After so many arrived, and so many others were given up."""
-        standing = self.standing and self.standing.missed(gone)
+    def with_heard(self, came: int, lost: int, gone: np.ndarray, spared: np.ndarray = _NOBODY) -> Clock:
+        """After so many arrived, and so many others were given up: `gone` ones, and ones that sent nothing."""
+        standing = self.standing and self.standing.missed(gone).spared(spared)
         return Clock(self.version, self.in_flight - came - lost, self.arrived + came, standing)
 
 

@@ -36,6 +36,11 @@ class Standing:
         never = np.full(clients, _NEVER, dtype=np.int64)
         return cls(np.zeros(clients, dtype=np.int64), never, _nobody(), _nobody())
 
+    @property
+    def charged(self) -> np.ndarray:
+        """How often each client is charged so far [clients], with what the next version will charge for losses."""
+        return self.uses + np.bincount(self.lost, minlength=len(self.uses))
+
     def started(self, ids: np.ndarray) -> Standing:
         """With these under way as well."""
         return replace(self, busy=np.union1d(self.busy, ids))
@@ -43,6 +48,10 @@ class Standing:
     def missed(self, ids: np.ndarray) -> Standing:
         """Without these, which will not come; they may be asked again."""
         return replace(self, busy=np.setdiff1d(self.busy, ids), lost=np.concatenate([self.lost, ids]))
+
+    def spared(self, ids: np.ndarray) -> Standing:
+        """Without these, which will not come and have sent nothing: nobody is charged."""
+        return replace(self, busy=np.setdiff1d(self.busy, ids))
 
     def settled(self, came: np.ndarray, version: int) -> Standing:
         """After the step from `version` that used the updates of those who came."""

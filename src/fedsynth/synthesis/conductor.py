@@ -21,13 +21,14 @@ from torch import Tensor
 
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
+from fedsynth.engines.buffered import Buffered
 from fedsynth.engines.channel import Channel
 from fedsynth.engines.job import Regroup, Tell
 from fedsynth.engines.masked import MaskedLink
 from fedsynth.engines.messages import Terms
 from fedsynth.engines.remote import Patience, Remote, TooFewSites
 from fedsynth.engines.sealed import SealedLink
-from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round
 from fedsynth.federation.state import SEALED, ServerState
@@ -65,7 +66,7 @@ class Conductor:
     ) -> None:
         """Bring the run to its end, from wherever it is."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             place = Folder(folder)
             if not place.finished:
                 _Run(asked, channel, place, tell, regroup).finish()
@@ -91,9 +92,10 @@ class _Run:
     regroup: threading.Event
     schema: Schema = field(init=False)
     remote: Remote = field(init=False)
-    link: Remote | MaskedLink | SealedLink = field(init=False)
+    link: Remote | Buffered | MaskedLink | SealedLink = field(init=False)
     _sites: dict[str, str] = field(default_factory=dict, init=False)
     _held: int = field(default=0, init=False)
+    _trained: Training | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.schema = Schema.from_dict(dict(self.asked["schema"]))
@@ -108,19 +110,26 @@ class _Run:
         self.link = self.remote
 
     def _routed(self, algorithm: Algorithm) -> Algorithm:
-        """The algorithm over the link that its transport needs."""
-        if algorithm.schedule.buffered:
-            raise BadInput(
-                f"{algorithm.name}: real sites work in rounds, and a buffer takes who comes first; set order=together "
-                "for pp_fedgan, or buffer=0 for the others"
-            )
+        """The algorithm over the link that its schedule and its transport need."""
         if algorithm.transport.needs_cohort:
             self.link = masked = MaskedLink(self.remote)
             return masked.routed(algorithm)
+        beneath = Buffered(self.remote) if algorithm.schedule.buffered else self.remote
         if algorithm.transport.blind:
-            self.link = sealed = SealedLink(self.remote)
+            self.link = sealed = SealedLink(self.remote, beneath)
+            self._check_openable(algorithm)
             return sealed.routed(algorithm)
+        self.link = beneath
         return algorithm
+
+    def _check_openable(self, algorithm: Algorithm) -> None:
+        """Sites open averages of so many clients or more, and a version must be one."""
+        schedule, minimum = algorithm.schedule, self.asked["minimum_sites"]
+        if schedule.buffered and schedule.expected < minimum:
+            raise BadInput(
+                f"buffer={schedule.expected:g}: sites open no sealed average over fewer than {minimum} clients; "
+                f"set buffer={minimum}, or a smaller --minimum-sites"
+            )
 
     def finish(self) -> None:
         """Train to the end, release, and tell the sites that it is over."""
@@ -134,6 +143,7 @@ class _Run:
             work = self._training(prepared, rng).start_from
         else:
             prepared = self._return()
+            state = self.place.restore(self.link) or state
             rng = Rng(prepared.request.seed)
             work = self._rejoined(prepared, state, rng)
         try:
@@ -142,6 +152,13 @@ class _Run:
             state = self._all_that_may_be()
             if state is None:
                 raise
+        except BudgetExhausted as reason:
+            state = self.place.restore(_Nobody())
+            if state is None or state.version < 1:
+                raise
+            self._news("server", 0, f"{reason}; training ends with the model of round {state.version}")
+        for note in [] if self._trained is None else self._trained.notes:
+            self._news("server", 0, note)
         seeded = rng.reproducible or self.remote.seeded
         generator, statement = release(
             prepared, Ledger(self.place.ledger), state, seeded=seeded, caveats=_CAVEATS
@@ -275,7 +292,8 @@ class _Run:
     def _training(self, prepared: Prepared, rng: Rng) -> Training:
         purse = Purse(Ledger(self.place.ledger), self.asked["run"])
         self.tell(state="training", rounds=prepared.algorithm.rounds)
-        return Training(prepared, self.place, purse, rng, self._seen, link=self.link)
+        self._trained = Training(prepared, self.place, purse, rng, self._seen, link=self.link)
+        return self._trained
 
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
         away = sorted(set(self.remote.roster.members) - set(self.remote.roster.present))
@@ -291,19 +309,24 @@ class _Run:
 
     def _earlier(self) -> Ledger:
         """What the schema cost, as the coordinator's ledger of it shows."""
-        ledger = Ledger(None)
-        told = self.asked.get("earlier") or {}
-        if told:
-            path = self.place.path.with_suffix(".earlier.jsonl")
-            path.write_text(told["lines"])
-            head_path(path).write_text(told["head"])
-            ledger.adopt(Ledger(path))
-            path.unlink()
-            head_path(path).unlink()
-        return ledger
+        return earlier_ledger(self.asked, self.place.path)
 
     def _adopt_earlier(self) -> None:
         Ledger(self.place.ledger).adopt(self._earlier())
+
+
+def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:
+    """What was paid before a run, as the coordinator sent it along; checked line by line beside the run's folder."""
+    ledger = Ledger(None)
+    told = asked.get("earlier") or {}
+    if told:
+        path = folder.with_suffix(".earlier.jsonl")
+        path.write_text(told["lines"])
+        head_path(path).write_text(told["head"])
+        ledger.adopt(Ledger(path))
+        path.unlink()
+        head_path(path).unlink()
+    return ledger
 
 
 def resident_bytes() -> int:
@@ -326,7 +349,7 @@ class _Nobody:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """One job at a time works on a run."""
     deadline = time.monotonic() + _LOCK_PATIENCE_S
     with folder.with_suffix(".lock").open("w") as file:

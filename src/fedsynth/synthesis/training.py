@@ -38,6 +38,7 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder, Keeper
 from fedsynth.synthesis.meter import Meter, worst_off
 from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.reckoning import round_number, with_paid_uses
 from fedsynth.synthesis.request import Request
 
 _SHOWN_PRECISION = 0.001
@@ -214,8 +215,9 @@ class Training:
         assert self.folder is not None
         reached = link or self.link
         assert reached is not None
-        if self.prepared.algorithm.schedule.buffered:
-            state = self._with_paid_uses(state)
+        if self.prepared.algorithm.schedule.buffered and not self.rng.reproducible:
+            algorithm, ledger, name = self.prepared.algorithm, self.purse.ledger, self.purse.name
+            state = with_paid_uses(state, algorithm, ledger, name, asked_again=self.link is not None)
         elif self._turns and not self.rng.reproducible:
             state = self._past_lost_turns(state)
         self.folder.cut_history(state.version)
@@ -249,7 +251,8 @@ class Training:
         def hold(state: ServerState) -> None:
             self._hold(state, link)
 
-        state = run(algorithm, link, state, self.rng, pay, seen, rounds, hold, self.notes.append)
+        ahead = hold if self.link is not None else lambda _: None  # who is simulated charges nobody by itself
+        state = run(algorithm, link, state, self.rng, pay, seen, rounds, hold, self.notes.append, ahead)
         if self.notes and state.version == 0:
             raise FedsynthError(f"nothing was learned: {self.notes[-1]}")
         return state
@@ -299,33 +302,6 @@ class Training:
         own = all(charge.holder == "client" for charge in algorithm.charges())
         return own and algorithm.schedule.participations(algorithm.rounds) < algorithm.rounds
 
-    def _with_paid_uses(self, state: ServerState) -> ServerState:
-        """The state in which no client was used less often than the ledger shows.
-
-        What a client sent and paid for is in the checkpoint and costs it once; a sum that was noised by the server
-        before a crash is noised anew, and that is one more release for all in it.
-        """
-        schedule = self.prepared.algorithm.schedule
-        standing = Standing.from_tensors(state.standing, schedule.clients)
-        if self.rng.reproducible:
-            return state
-        own = [
-            one for one in self.purse.ledger.lines() if one.run == self.purse.name and one.holder.isdigit()
-        ]
-        lines = [one for one in own if _round_number(one.what)]
-        finished = [one for one in lines if _round_number(one.what) <= state.version]
-        again = [one for one in lines if one.trust != "local" and _round_number(one.what) > state.version]
-        each_use = max(1, len(self.prepared.algorithm.charges()))
-        holders = np.array([int(one.holder) for one in (*finished, *again)], dtype=np.int64)
-        uses = np.bincount(holders, minlength=schedule.clients) // each_use
-        most = schedule.participations(self.prepared.algorithm.rounds)
-        if any(uses[int(one.holder)] >= most for one in again):
-            raise BudgetExhausted(
-                f"round {state.version + 1} was paid for and lost, and some of its clients have no use left to pay for "
-                f"it again (at most {most}); the last finished round is in the checkpoint"
-            )
-        return replace(state, standing=standing.at_least(uses).to_tensors())
-
     def _past_lost_turns(self, state: ServerState) -> ServerState:
         """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
         lines = self.purse.ledger.lines()
@@ -335,12 +311,12 @@ class Training:
                 f"{asked.what}: the ledger shows that clients answered, but the answers were lost; asking again would "
                 "cost them twice. Start a new run with other clients"
             )
-        paid = max((_round_number(line.what) for line in lines), default=0)
+        paid = max((round_number(line.what) for line in lines), default=0)
         return replace(state, version=max(state.version, paid))
 
     def _repeated(self, version: int) -> int:
         """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""
-        numbers = [_round_number(line.what) for line in self.purse.ledger.lines()]
+        numbers = [round_number(line.what) for line in self.purse.ledger.lines()]
         return sum(number > version for number in numbers)
 
     def _affordable(self, state: ServerState) -> int:
@@ -359,12 +335,6 @@ class Training:
                 f"the ledger shows the budget of epsilon {target.epsilon:g} spent; nothing more can be released"
             )
         return min(algorithm.rounds, state.version + left)
-
-
-def _round_number(what: str) -> int:
-    """The round that a ledger line is of; 0 for what came before training."""
-    _, _, number = what.rpartition(", round ")
-    return int(number) if number.isdigit() else 0
 
 
 def _rounds_left(event: DpEvent, target: Target, spent: list[DpEvent], adjacency: str) -> int:

@@ -38,6 +38,11 @@ def test_fewer_simulations_and_more_statistics_ask_for_more():
     assert judge({"a": 0.3, "b": 0.3}, null, 3)[0].threshold > few
 
 
+def test_without_a_simulation_nothing_fires():
+    (found,) = judge({"gap": 0.9}, [], 0)
+    assert found.threshold is None and not found.fires and found.to_dict()["fires"] is False
+
+
 def test_noise_alone_seldom_passes():
     """Differences of as many normal numbers as there are models, without tolerance: about 4% fire, at most 6%."""
     draw = np.random.default_rng(0)

@@ -50,6 +50,12 @@ def test_a_small_difference_is_none():
     assert ">No<" in inspection_page(findings((small,), ({"mean intensity": 0.02},)))
 
 
+def test_where_nothing_was_simulated_no_number_is_more_than_noise():
+    page = inspection_page(findings((Finding("mean intensity", 0.7, 0.0, 0.0, None),)))
+    assert "Nothing was simulated to hold these numbers against" in page and "trained again" not in page
+    assert "<td>cannot be told</td>" in page and ">yes<" not in page
+
+
 def test_every_example_can_be_given_every_label_and_nothing_runs():
     page = labelling_page(findings(), most=5)
     assert page.count("<select") == 5 and page.count('value="c,d"') == 5

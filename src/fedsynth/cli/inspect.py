@@ -13,6 +13,7 @@ from fedsynth.errors import BadInput
 from fedsynth.inspect.config import inspection_of, read_request
 from fedsynth.inspect.findings import Findings
 from fedsynth.inspect.inspection import inspect
+from fedsynth.inspect.verdict import Finding
 from fedsynth.report.inspection import LABELS, NAME, write_inspection
 from fedsynth.report.labelling import write_labelling
 
@@ -86,10 +87,14 @@ def _lines(findings: Findings) -> list[str]:
     ]
     if len(findings.models) == 2:
         lines.append(f"do they differ: {answers[findings.fires]}")
-        lines += [
-            f"  {f.name}: {f.value:.4g} (threshold {f.threshold:.4g}){' <- more than noise' if f.fires else ''}"
-            for f in findings.contrast
-        ]
+        lines += [f"  {_told(finding)}" for finding in findings.contrast]
     if findings.changed is not None:
         lines.append(f"did anything change: {answers[findings.changed]}")
     return lines
+
+
+def _told(finding: Finding) -> str:
+    if finding.threshold is None:
+        return f"{finding.name}: {finding.value:.4g}"
+    mark = " <- more than noise" if finding.fires else ""
+    return f"{finding.name}: {finding.value:.4g} (threshold {finding.threshold:.4g}){mark}"

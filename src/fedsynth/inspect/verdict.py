@@ -37,12 +37,17 @@ class Finding:
     value: float
     expected: float  # what noise alone gives on average
     deviation: float
-    threshold: float
+    threshold: float | None  # None where nothing was simulated to hold the value against
 
     @property
     def fires(self) -> bool:
-        """Whether the difference is more than noise and tolerance explain."""
-        return self.value > self.threshold
+        """Whether the difference is more than noise and tolerance explain, as far as that can be told."""
+        return self.threshold is not None and self.value > self.threshold
+
+    @property
+    def excess(self) -> float:
+        """How far above its threshold the value is; without one, the value itself."""
+        return self.value - (self.threshold or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -67,9 +72,8 @@ def judge(
         seen = [entry[name] for entry in null if name in entry]
         expected = float(np.mean(seen)) if seen else 0.0
         deviation = float(np.std(seen, ddof=1)) if len(seen) > 1 else 0.0
-        findings.append(
-            Finding(name, float(value), expected, deviation, tolerance + expected + deviations * deviation)
-        )
+        threshold = tolerance + expected + deviations * deviation if null else None
+        findings.append(Finding(name, float(value), expected, deviation, threshold))
     return tuple(findings)
 
 

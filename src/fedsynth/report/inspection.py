@@ -99,10 +99,8 @@ def _difference(findings: Findings) -> Verdict:
         return Verdict(
             question, "good", "No", "No difference is larger than noise and the tolerance explain."
         )
-    fired = sorted(
-        (f for f in findings.contrast if f.fires), key=lambda f: f.value - f.threshold, reverse=True
-    )
-    listed = ", ".join(f"{f.name} ({short(f.value)}, threshold {short(f.threshold)})" for f in fired[:4])
+    fired = sorted((f for f in findings.contrast if f.fires), key=lambda f: f.excess, reverse=True)
+    listed = ", ".join(f"{f.name} ({short(f.value)}, threshold {_limit(f)})" for f in fired[:4])
     return Verdict(question, "bad", "Yes", f"More than noise explains: {listed}.")
 
 
@@ -123,20 +121,22 @@ def _numbers(findings: Findings) -> Section | None:
             "trained again, with the same noise, on made-up participants. The threshold lies several deviations "
             "above that, and a tolerance for differences that people have by nature."
         )
+        if not findings.null:
+            words = "Nothing was simulated to hold these numbers against, so noise may explain all of them."
         tests += [tag("p", words, class_="soft"), _findings_table(findings.contrast)]
-        tests += _strips(findings.contrast, findings.null)
+        tests += _strips(findings.contrast, findings.null) if findings.null else []
     return Section("numbers", "Is it more than noise?", tests) if tests else None
 
 
 def _findings_table(found: Sequence[Finding]) -> Markup:
-    ordered = sorted(found, key=lambda finding: finding.value - finding.threshold, reverse=True)
+    ordered = sorted(found, key=lambda finding: finding.excess, reverse=True)
     rows = [
         [
             finding.name,
             short(finding.value),
-            f"{short(finding.expected)} ± {short(finding.deviation)}",
-            short(finding.threshold),
-            "yes" if finding.fires else "no",
+            "–" if finding.threshold is None else f"{short(finding.expected)} ± {short(finding.deviation)}",
+            _limit(finding),
+            "cannot be told" if finding.threshold is None else "yes" if finding.fires else "no",
         ]
         for finding in ordered
     ]
@@ -144,17 +144,22 @@ def _findings_table(found: Sequence[Finding]) -> Markup:
     return table(heads, rows, "Differences and their thresholds", (1, 2, 3))
 
 
+def _limit(finding: Finding) -> str:
+    return "–" if finding.threshold is None else short(finding.threshold)
+
+
 def _strips(found: Sequence[Finding], null: Null) -> list[Markup]:
-    shown = sorted(found, key=lambda finding: finding.value - finding.threshold, reverse=True)[:3]
+    shown = sorted(found, key=lambda finding: finding.excess, reverse=True)[:3]
     pictures = [
         figure(f"{finding.name[:1].upper()}{finding.name[1:]}", strip(finding, null), "dots: noise alone")
         for finding in shown
     ]
-    return [tag("div", pictures, class_="charts")] if null else []
+    return [tag("div", pictures, class_="charts")]
 
 
 def strip(finding: Finding, null: Null) -> Markup:
     """The statistic, its threshold, and every simulated value without a difference, on one line."""
+    assert finding.threshold is not None
     seen = [entry[finding.name] for entry in null if finding.name in entry]
     high = max([finding.value, finding.threshold, *seen]) * 1.08 or 1.0
     along = Scale(0, high, 10, _WIDTH - 16)

@@ -35,9 +35,13 @@ PROJECT = "fedsynth"
 COORDINATOR = "coordinator@fedsynth.org"  # the engine wants the form of an address; it is only a name
 AUTHORITY_DAYS = 3650
 ALLOWED = {
-    "server": ("fedsynth.engines.nvflare_controller.", "fedsynth.synthesis.conductor."),
-    "site": ("fedsynth.engines.nvflare_executor.", "fedsynth.synthesis.attendant."),
-}
+    "server": (
+        "fedsynth.engines.nvflare_controller.", "fedsynth.synthesis.conductor.", "fedsynth.inspect.conductor.",
+    ),
+    "site": (
+        "fedsynth.engines.nvflare_executor.", "fedsynth.synthesis.attendant.", "fedsynth.inspect.attendant.",
+    ),
+}  # fmt: skip
 RIGHTS = {
     "submit_job": "any",
     "manage_job": "n:submitter",

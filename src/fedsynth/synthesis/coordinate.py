@@ -17,7 +17,7 @@ from typing import Any
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.engines.nvflare_kits import Kit, Unreachable
-from fedsynth.engines.nvflare_session import Line, LineLost
+from fedsynth.engines.nvflare_session import WORK, Line, LineLost
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.federation.loop import Round
 from fedsynth.synthesis.folder import Folder
@@ -55,6 +55,7 @@ class Assignment:
     round_s: float
     earlier: Mapping[str, str] = field(default_factory=dict)  # the ledger of a schema that was paid for
     job: str = ""
+    inspection: Mapping[str, Any] = field(default_factory=dict)  # what to look for
 
     @classmethod
     def new(
@@ -108,6 +109,7 @@ class Coordinator:
     watch: Watch
     say: Callable[[str], None]
     patience: Patience = field(default_factory=Patience)
+    work: Mapping[str, str] = field(default_factory=lambda: WORK)  # what server and sites do in the job
     _version: int = field(default=0, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _regrouped: dict[str, int] = field(default_factory=dict, init=False)
@@ -152,7 +154,7 @@ class Coordinator:
         """One job from its beginning (or wherever it is) to its end."""
         if not (self.assignment.job and line.running(self.assignment.job)):
             self._gather(line)
-            self._change(job=line.submit(self.assignment.asked))
+            self._change(job=line.submit(self.assignment.asked, self.work))
         job, seen, looked, asked = self.assignment.job, 0, time.monotonic(), False
         while True:
             news = line.news(job, seen)

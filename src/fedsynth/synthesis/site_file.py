@@ -13,6 +13,8 @@ unit = "client"
 recipes = ["dpd_fvae"]
 transports = ["clear"]
 minimum_cohort = 3              # sites that must take part
+inspect = true                  # whether `fedsynth inspect` may train on rows that meet a criterion; usually not
+entry_points = ["triage"]       # models installed here that an inspection may name
 [state]
 folder = "fedsynth-state"       # private parts, secrets, ledger, audit log: back it up
 [keys]
@@ -22,7 +24,7 @@ folder = "keys/this-site"       # from fedsynth keys create: needed for the tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,12 +34,13 @@ import numpy as np
 
 from fedsynth.data.clients import RawClients, clients_from, encode_clients, image_clients_from
 from fedsynth.data.conform import conform
-from fedsynth.data.image import read_images
+from fedsynth.data.image import read_images, read_owners
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
 from fedsynth.engines.masked import masking
 from fedsynth.engines.sealed import sealing
 from fedsynth.engines.site import Holding, Policy, Site
+from fedsynth.engines.site_look import Look
 from fedsynth.engines.site_run import Seal
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.budget import Budget
@@ -56,6 +59,8 @@ _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
         "transports": (list,),
         "minimum_cohort": (int,),
         "without_privacy": (bool,),
+        "inspect": (bool,),
+        "entry_points": (list,),
     },
     "state": {"folder": (str,)},
     "keys": {"folder": (str,)},
@@ -107,9 +112,10 @@ class SiteFile:
         if not self.data.exists():
             raise BadInput(f"{self.path}: [data] file: {self.data} does not exist; check the path")
         column = self.keys["data"].get("client_column")
-        raw = self._images() if self.schema.kind == "image" else self._table(column)
+        raw = self._images(column) if self.schema.kind == "image" else self._table(column)
         schema = self.schema.with_client(column) if column and self.schema.kind == "table" else self.schema
-        return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema)
+        kept = raw if self.policy.inspect else None
+        return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema, kept)
 
     def _table(self, column: str | None) -> RawClients:
         schema = self.schema.with_client(column) if column else self.schema
@@ -118,17 +124,21 @@ class SiteFile:
             return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("this site",), frame=frame)
         return clients_from(frame, client_column=column)
 
-    def _images(self) -> RawClients:
+    def _images(self, column: str | None) -> RawClients:
         images, labels = read_images(self.data)
-        return image_clients_from(images, labels, owners=np.zeros(len(images), dtype=np.int64))
+        alone = np.zeros(len(images), dtype=np.int64)
+        return image_clients_from(images, labels, owners=read_owners(self.data, column) if column else alone)
 
-    def site(self) -> Site:
-        """The site, ready to answer."""
+    def site(self, look: Callable[[Holding, Policy], Look] | None = None) -> Site:
+        """The site, ready to answer; `look` makes its part in inspections."""
         seed = self.keys.get("test", {}).get("seed")
         device = self.keys.get("compute", {}).get("device", "cpu")
         made, holding = partial(compose, keys=self.he_keys()), self.holding()
         seals = self.seals(len(holding.clients))
-        return Site(holding, self.policy, self.folder, made, seed=seed, device=device, seals=seals)
+        looking = None if look is None else look(holding, self.policy)
+        return Site(
+            holding, self.policy, self.folder, made, seed=seed, device=device, seals=seals, look=looking
+        )
 
     @property
     def _keys_folder(self) -> Path | None:
@@ -206,4 +216,6 @@ def _policy(path: Path, keys: Mapping[str, Mapping[str, Any]]) -> Policy:
         tuple(transports),
         given.get("minimum_cohort", 2),
         given.get("without_privacy", False),
+        given.get("inspect", False),
+        tuple(given.get("entry_points", ())),
     )

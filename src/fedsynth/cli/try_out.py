@@ -122,7 +122,12 @@ def _site_keys(
     return {
         "data": data,
         "budget": {"epsilon": epsilon, "delta": delta, "unit": unit},
-        "policy": {"recipes": recipes, "transports": ["clear", "secagg", "he"], "minimum_cohort": 2},
+        "policy": {
+            "recipes": recipes,
+            "transports": ["clear", "secagg", "he"],
+            "minimum_cohort": 2,
+            "inspect": True,
+        },
         "keys": {"folder": "keys"},
         "state": {"folder": "state"},
     }

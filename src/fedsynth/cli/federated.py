@@ -12,7 +12,7 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import ledger_of
 from fedsynth.synthesis.request import Request
 
-_FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
+FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
 
 
 def is_federated(out: Path) -> bool:
@@ -37,8 +37,8 @@ def start(
     kit = Kit.load(federation, "coordinator")
     Folder(out).refuse_existing()
     patience = Patience(round_s=round_timeout_s)
-    assignment = Assignment.new(kit, request, schema, minimum_sites, patience, _earlier(request, schema))
-    wait_for_server(kit, _FIRST_S)
+    assignment = Assignment.new(kit, request, schema, minimum_sites, patience, earlier_lines(request, schema))
+    wait_for_server(kit, FIRST_S)
     out.mkdir(parents=True, exist_ok=True)
     assignment.save(out)
 
@@ -61,7 +61,7 @@ def resume(out: Path, federation: Path | None, quiet: bool) -> None:
                 raise
 
 
-def _earlier(request: Request, schema: Schema) -> dict[str, str]:
+def earlier_lines(request: Request, schema: Schema) -> dict[str, str]:
     """The ledger beside a schema whose columns were paid for: the server adds it to the run's."""
     found = ledger_of(schema, request.schema)
     if found is None or found.path is None:

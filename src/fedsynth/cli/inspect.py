@@ -8,11 +8,16 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli.federated import FIRST_S, earlier_lines
+from fedsynth.cli.federation import federation_installed
 from fedsynth.cli.run import read_clients, schema_of
-from fedsynth.errors import BadInput
-from fedsynth.inspect.config import inspection_of, read_request
+from fedsynth.errors import BadInput, Incompatible
+from fedsynth.inspect.agenda import Tell
+from fedsynth.inspect.asked import Inspection
+from fedsynth.inspect.config import inspection_of, model_keys, read_request
 from fedsynth.inspect.findings import Findings
 from fedsynth.inspect.inspection import inspect
+from fedsynth.inspect.primary import read_model
 from fedsynth.inspect.verdict import Finding
 from fedsynth.report.inspection import LABELS, NAME, write_inspection
 from fedsynth.report.labelling import write_labelling
@@ -38,31 +43,50 @@ def inspect_data(
             metavar="EARLIER", help="An earlier inspection: its cost counts, and what changed is shown."
         ),
     ] = None,
+    federation: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KITS",
+            help="Over real sites: what `fedsynth federation create` made. Sites judge their own rows; each must "
+            "allow it with inspect = true under [policy] of its site.toml.",
+        ),
+    ] = None,
+    minimum_sites: Annotated[
+        int, typer.Option(help="Federation: stop when fewer sites than this take part.")
+    ] = 2,
+    round_timeout: Annotated[
+        float, typer.Option(help="Federation: seconds after which a silent site is left out of a step.")
+    ] = 600.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON object.")] = False,
 ) -> None:
     """Train generative models on rows that meet a criterion, and show what they look like and how they differ.
 
+    Over sites, the file's [data] names the schema alone (each site's site.toml has the rows), and [model] an ONNX file,
+    which goes to the sites and runs there only, or an entry point that they have installed and allow.
+
     Example: fedsynth inspect --config pixels.toml --out INSPECTION
+
+    Example: fedsynth inspect --federation kits --config pixels.toml --out INSPECTION
     """
     request, keys = read_request(config)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out}: exists already; choose another --out")
     schema = schema_of(request)
-    raw = read_clients(request, schema)
-    asked = inspection_of(config, keys, request, schema)
+    asked = inspection_of(config, keys, request, schema, here=federation is None)
+    tell: Tell = (lambda words: None) if quiet else (lambda words: typer.echo(f"{words} ...", err=True))
     try:
-        findings = inspect(
-            asked,
-            raw,
-            out=out,
-            against=against,
-            tell=(lambda words: None) if quiet else (lambda words: typer.echo(f"{words} ...", err=True)),
-        )
+        if federation is None:
+            findings = inspect(asked, read_clients(request, schema), out=out, against=against, tell=tell)
+        else:
+            _refuse_against(against)
+            sent = model_keys(config, keys)
+            findings = _over_sites(federation, asked, sent, out, minimum_sites, round_timeout, tell)
     except KeyboardInterrupt:
-        typer.echo(
-            f"fedsynth: interrupted; what was released so far is in {out}/ledger.jsonl and counts", err=True
+        where = (
+            f"in {out}/ledger.jsonl" if federation is None else "in the ledgers of the server and the sites"
         )
+        typer.echo(f"fedsynth: interrupted; what was released so far is {where} and counts", err=True)
         raise typer.Exit(INTERRUPTED) from None
     write_inspection(findings, out / NAME)
     if not findings.schema.classes and findings.asked.classes:
@@ -76,6 +100,37 @@ def inspect_data(
     typer.echo(
         f"\n{findings.statement}\n\nWritten to {out}: " + ", ".join(sorted(p.name for p in out.iterdir()))
     )
+
+
+def _refuse_against(against: Path | None) -> None:
+    if against is not None:
+        raise Incompatible(
+            "--against: over sites every site's own ledger adds its inspections up, but the coordinator does not go on "
+            "from an earlier ledger yet; leave it out and hold the two pages side by side"
+        )
+
+
+def _over_sites(
+    federation: Path,
+    asked: Inspection,
+    model: dict[str, str],
+    out: Path,
+    minimum_sites: int,
+    round_s: float,
+    tell: Tell,
+) -> Findings:
+    """The same where the data are."""
+    with federation_installed():
+        from fedsynth.engines.nvflare_kits import Kit
+        from fedsynth.engines.nvflare_node import wait_for_server
+        from fedsynth.inspect.coordinate import OverSites, Sent
+    kit = Kit.load(federation, "coordinator")
+    sent = Sent(read_model(Path(model["onnx"])) if "onnx" in model else b"", model.get("entry_point", ""))
+    earlier = earlier_lines(asked.request, asked.schema)
+    over = OverSites(kit, asked, sent, minimum_sites, round_s, earlier)
+    wait_for_server(kit, FIRST_S)
+    out.mkdir(parents=True, exist_ok=True)
+    return over.inspect(out, tell)
 
 
 def _lines(findings: Findings) -> list[str]:

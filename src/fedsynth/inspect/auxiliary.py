@@ -15,11 +15,10 @@ from dp_accounting import DpEvent
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BudgetExhausted, Incompatible
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.federation.loop import Pay, Round, learn_balance, run
 from fedsynth.federation.state import ServerState
+from fedsynth.inspect.population import train_on
 from fedsynth.privacy import account
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.recipes.budget import Target, adjacency_of, cost
@@ -68,10 +67,10 @@ class Trainer:
         """The trainer whose `models` models cost no more than the target, together with what was paid for."""
         if target is None:
             return self
-        adjacency = adjacency_of(self._with_noise(1.0).algorithm(1.0))
+        adjacency = adjacency_of(self.with_noise(1.0).algorithm(1.0))
 
         def together(noise: float) -> DpEvent:
-            one = cost(self._with_noise(noise).algorithm(1.0))
+            one = cost(self.with_noise(noise).algorithm(1.0))
             return account.compose([*paid, account.repeat(one, models)])
 
         noise = target.noise_multiplier
@@ -83,14 +82,15 @@ class Trainer:
                 f"noise_multiplier={noise:g}: {models} models cost epsilon {spent:.4g}, over the {target.epsilon:g} of "
                 "this inspection; leave noise_multiplier out, and it is calibrated"
             )
-        return self._with_noise(noise)
+        return self.with_noise(noise)
 
-    def _with_noise(self, noise: float) -> Trainer:
+    def with_noise(self, noise: float) -> Trainer:
+        """The same with that much noise."""
         values = {**self.values, "noise_multiplier": noise}
         return Trainer(self.recipe, self.schema, self.task, values, self.device)
 
-    def algorithm(self, share: float) -> Algorithm:
-        """The algorithm for a selection that about `share` of the clients meet, as a paid-for answer told.
+    def values_for(self, share: float) -> dict[str, Any]:
+        """The recipe's arguments for a selection that about `share` of the clients meet, as a paid-for answer told.
 
         The server divides by that many clients instead of all, as a longer step; a rule that adapts its steps by
         itself is left alone.
@@ -98,22 +98,26 @@ class Trainer:
         values = dict(self.values)
         if values.get("server", "momentum") == "momentum" and "server_learning_rate" in values:
             values["server_learning_rate"] = values["server_learning_rate"] / share
-        algorithm = self.recipe.build(self.task, values)
-        asked = algorithm.balance
-        learn: Any = None if asked is None else asked.learn
-        if asked is None or not getattr(learn, "classes", ()):
-            return algorithm
-        # a class that no selected row has is no mistake here: a model may get all of them right
-        return replace(algorithm, balance=replace(asked, learn=replace(learn, classes=())))
+        return values
 
-    def train(self, clients: Clients, share: float, rng: Rng, pay: Pay = unpaid) -> Generator:
-        """The model of what these clients hold."""
+    def algorithm(self, share: float) -> Algorithm:
+        """The algorithm for such a selection."""
+        return lenient(self.recipe.build(self.task, self.values_for(share)))
+
+    def train(self, clients: Clients, share: float, rng: Rng) -> Generator:
+        """The model of clients that were made up: nothing is released."""
         algorithm = self.algorithm(share)
-        link = InProcess(clients, rng, device=self.device)
-        state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
-        state = run(algorithm, link, state, rng, pay, _unseen, algorithm.rounds)
+        return self.generator(algorithm, train_on(clients, algorithm, rng, unpaid, self.device))
+
+    def generator(self, algorithm: Algorithm, state: ServerState) -> Generator:
+        """What may be known of a trained model."""
         return released(algorithm, state, self.schema, self.recipe.name, self.values)
 
 
-def _unseen(state: ServerState, done: Round) -> None:
-    """The curve of a selection's loss is not shown: it is a sum over clients of whom an unknown share has one."""
+def lenient(algorithm: Algorithm) -> Algorithm:
+    """The same for rows that were selected: a class that none of them has is no mistake; a model may get all right."""
+    asked = algorithm.balance
+    learn: Any = None if asked is None else asked.learn
+    if asked is None or not getattr(learn, "classes", ()):
+        return algorithm
+    return replace(algorithm, balance=replace(asked, learn=replace(learn, classes=())))

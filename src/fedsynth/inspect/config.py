@@ -30,7 +30,7 @@ from typing import Any
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
-from fedsynth.inspect.inspection import Inspection
+from fedsynth.inspect.asked import Inspection
 from fedsynth.inspect.primary import primary_from
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation
@@ -65,12 +65,11 @@ def read_request(path: Path) -> tuple[Request, dict[str, Any]]:
     return Request.from_toml({name: value for name, value in named.items() if value is not None}), keys
 
 
-def inspection_of(path: Path, keys: Mapping[str, Any], request: Request, schema: Schema) -> Inspection:
-    """The inspection that a checked file asks for."""
+def inspection_of(
+    path: Path, keys: Mapping[str, Any], request: Request, schema: Schema, *, here: bool = True
+) -> Inspection:
+    """The inspection that a checked file asks for; its model is read if it runs `here` and not at sites."""
     selections = {name: _selection(name, table) for name, table in keys["select"].items()}
-    model = dict(keys.get("model", {}))
-    if "onnx" in model:
-        model["onnx"] = str(path.parent / model["onnx"])
     test = keys.get("test", {})
     number = _Numbers(keys)
     examples = number.whole("show", "examples", 2000)
@@ -81,15 +80,30 @@ def inspection_of(path: Path, keys: Mapping[str, Any], request: Request, schema:
     given = {"tolerance": number.real("test", "tolerance")} if "tolerance" in test else {}
     given |= {"survey_share": number.real("survey", "share")} if keys.get("survey") else {}
     given |= {"total": number.real("budget", "total")} if keys.get("budget") else {}
+    model = model_keys(path, keys)
+    needed = [name for name, selection in selections.items() if selection.criterion.needs_model]
+    if needed and not model:
+        raise BadInput(
+            f"[select.{needed[0]}] criterion {keys['select'][needed[0]]['criterion']!r} needs a model; "
+            "name one under [model]"
+        )
     return Inspection(
         request,
         schema,
         selections,
-        primary_from(schema, **model) if model else None,
+        primary_from(schema, **model) if model and here else None,
         simulation,
         shown=examples,
         **given,
     )
+
+
+def model_keys(path: Path, keys: Mapping[str, Any]) -> dict[str, str]:
+    """What [model] names, an ONNX file beside the configuration; nothing if there is no such table."""
+    model = dict(keys.get("model", {}))
+    if "onnx" in model:
+        model["onnx"] = str(path.parent / model["onnx"])
+    return model
 
 
 def _problems(keys: Mapping[str, Any]) -> list[str]:

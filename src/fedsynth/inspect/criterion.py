@@ -32,6 +32,11 @@ class Criterion(Protocol):
         """What it asks for, for a page and for the ledger."""
         ...
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """The keys that `criterion_named` makes it from, with the name as `criterion`."""
+        ...
+
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Which rows meet it, [rows] bool."""
         ...
@@ -48,6 +53,11 @@ class Everyone:
     def words(self) -> str:
         """What it asks for."""
         return "all rows"
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "everyone"}
 
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """All of them."""
@@ -66,6 +76,11 @@ class Classified:
     def words(self) -> str:
         """What it asks for."""
         return "classified right" if self.right else "classified wrong"
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "correct" if self.right else "misclassified"}
 
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Those whose best score is (not) that of their label."""
@@ -86,6 +101,11 @@ class OutOfVocabulary:
     def words(self) -> str:
         """What it asks for."""
         return "a word out of the vocabulary"
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "out_of_vocabulary"}
 
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Those with at least one unknown word."""
@@ -113,6 +133,11 @@ class Unlabelled:
         """What it asks for."""
         return "no label"
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "unlabelled"}
+
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Those whose label is missing or none of the classes."""
         return label_places(rows, schema) < 0
@@ -134,6 +159,11 @@ class Scored:
     def words(self) -> str:
         """What it asks for."""
         return f"score {'below' if self.below else 'above'} {self.threshold:g}"
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "unlikely" if self.below else "told_apart", "threshold": self.threshold}
 
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Those on the asked side."""
@@ -166,6 +196,11 @@ class Rule:
         """What it asks for."""
         return f"{self.column} {self.is_} {self.value}"
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "rule", "column": self.column, "is": self.is_, "value": self.value}
+
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Those whose value compares like that; a missing value never does."""
         if rows.frame is None:
@@ -195,6 +230,11 @@ class WeakSlices:
     def words(self) -> str:
         """What it asks for."""
         return f"a class with accuracy below {self.below:g}"
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its keys."""
+        return {"criterion": "weak_slices", "accuracy_below": self.below}
 
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
         """Those with such a label."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from fedsynth.data.clients import RawClients, encode_clients
+from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.inspect.unlabelled import strip_labels, without_label
@@ -65,18 +66,50 @@ def primary_from(schema: Schema, *, onnx: str | None = None, entry_point: str | 
     """The model that a configuration names; exactly one of the two."""
     if (onnx is None) == (entry_point is None):
         raise BadInput("model: expected one of onnx = FILE and entry_point = NAME")
-    if onnx is not None:
-        from fedsynth.inspect.onnx_graph import load_graph
+    if entry_point is not None:
+        return installed(schema, entry_point)
+    return graph_from(schema, read_model(Path(onnx or "")), str(onnx))
 
-        return Graph(load_graph(Path(onnx)), schema)
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    assert entry_point is not None
-    if entry_point not in found:
+
+def read_model(path: Path) -> bytes:
+    """The bytes of an ONNX file."""
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file; check the path of the ONNX model")
+    return path.read_bytes()
+
+
+def graph_from(schema: Schema, content: bytes, where: str) -> Graph:
+    """The ONNX model in these bytes, if it takes rows as the schema encodes them."""
+    from fedsynth.inspect.onnx_graph import load_graph
+
+    shape = _encoded_shape(without_label(schema))
+    return Graph(load_graph(content, shape, (len(schema.classes), 1), where), schema)
+
+
+def _encoded_shape(schema: Schema) -> tuple[int | None, ...]:
+    """The shape of one encoded row; texts are cut into pieces of their own length."""
+    if schema.kind == "image":
+        return ImageEncoding(schema).shape
+    return (TableEncoding(schema).width if schema.kind == "table" else None,)
+
+
+def check_entry_point(name: str) -> None:
+    """Refuse a name under which nothing is installed here."""
+    found = _entry_points()
+    if name not in found:
         raise BadInput(
-            f"entry_point={entry_point!r}: nothing of that name is installed in the group {GROUP}; "
-            f"{nearest(entry_point, found)}"
+            f"entry_point={name!r}: nothing of that name is installed in the group {GROUP}; {nearest(name, found)}"
         )
-    return Installed(found[entry_point].load(), schema.label)
+
+
+def installed(schema: Schema, name: str) -> Installed:
+    """The model that is installed here under a name."""
+    check_entry_point(name)
+    return Installed(_entry_points()[name].load(), schema.label)
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def class_scores(model: Primary, rows: RawClients, classes: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.inspect.criterion import Criterion, Unlabelled, criterion_named
 from fedsynth.inspect.primary import Primary
+from fedsynth.inspect.unlabelled import without_label
 from fedsynth.rng import Rng
 
 WAYS = ("user", "example")
@@ -51,6 +52,11 @@ class Bound:
                 f'{name}={given!r}: expected a share between 0 and 1, or a percentile over clients such as "25%"'
             )
         return cls(float(number), percentile)
+
+    @property
+    def given(self) -> float | str:
+        """What `parse` reads it from."""
+        return f"{self.value * 100!r}%" if self.percentile else self.value
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,13 @@ class Selection:
         return cls(criterion, by, bounds.get("below"), bounds.get("above"), rows)
 
     @property
+    def table(self) -> dict[str, Any]:
+        """The keys that `parse` makes it from."""
+        bounds = {"below": self.below, "above": self.above}
+        given = {side: bound.given for side, bound in bounds.items() if bound is not None}
+        return {"by": self.by, **self.criterion.table, **given, "at_least": self.at_least}
+
+    @property
     def percentiles(self) -> bool:
         """Whether a bound has to be asked for."""
         return any(bound is not None and bound.percentile for bound in (self.below, self.above))
@@ -162,6 +175,12 @@ class Selection:
 
 def _shown(bound: Bound) -> str:
     return f"the {bound.value:.0%} percentile" if bound.percentile else f"{bound.value:.3g}"
+
+
+def trained_schema(schema: Schema, selections: Mapping[str, Selection]) -> Schema:
+    """The schema that models of these selections are trained with: without the label if one of them has none."""
+    unlabelled = any(selection.unlabelled for selection in selections.values())
+    return without_label(schema) if unlabelled else schema
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 from fedsynth.data.atomic import replacing
 from fedsynth.inspect.findings import Findings, Model
-from fedsynth.inspect.survey import BINS, Spread
+from fedsynth.inspect.step import BINS
+from fedsynth.inspect.survey import Spread
 from fedsynth.inspect.verdict import Finding, Null
 from fedsynth.report import privacy_chapter as privacy
 from fedsynth.report.axis import Scale, drawing, level, line, short, text, ticks

@@ -1,0 +1,121 @@
+"""The clients of an inspection at their sites: each step is a run of its own, over the sites that began it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from fedsynth.engines.channel import Channel
+from fedsynth.engines.messages import Terms
+from fedsynth.engines.remote import Patience, Remote
+from fedsynth.engines.roster import Roster
+from fedsynth.errors import FedsynthError
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.loop import Pay, ask
+from fedsynth.federation.query import Query
+from fedsynth.federation.state import ServerState
+from fedsynth.inspect.agenda import Agenda
+from fedsynth.inspect.asked import Inspection
+from fedsynth.inspect.plan import Plan, Source
+from fedsynth.inspect.population import learned
+from fedsynth.inspect.step import Question, Step, Training
+from fedsynth.inspect.survey import Survey
+from fedsynth.rng import Rng
+from fedsynth.synthesis.participation import terms_of
+
+
+class Declined(FedsynthError):
+    """Sites refused the inspection as calibrated, before anything was asked: it can be calibrated without them."""
+
+    def __init__(self, sites: Iterable[str]) -> None:
+        super().__init__(f"{', '.join(sites)}: will not take part")
+        self.sites = frozenset(sites)
+
+
+@dataclass(frozen=True)
+class Call:
+    """How sites are called: over which channel, for which inspection, with which model. `content` is its ONNX file."""
+
+    channel: Channel
+    name: str
+    asked: Inspection
+    source: Source = field(default_factory=Source)
+    content: bytes = b""
+    minimum: int = 1
+    patience: Patience = field(default_factory=Patience)
+    tell: Callable[[str, int, str], None] = lambda site, version, what: None
+    now: Callable[[], float] = time.monotonic
+
+    def gather(self) -> Roster:
+        """The sites that would take part, and how many clients they have."""
+        selections = self.asked.selections
+        first, target = Survey.of(selections).all[0], self.asked.request.target
+        plan = Plan(self.name, selections, 1.0 if target else None, self.source, first)
+        remote = self.remote(plan)
+        return remote.invite(self.terms(plan, 0, {}))
+
+    def say(self, words: str) -> None:
+        """What the server does now, for whoever waits."""
+        self.tell("server", 0, words)
+
+    def remote(self, plan: Plan) -> Remote:
+        """A link for the run of one step."""
+        return Remote(self.channel, plan.run, self.minimum, self.patience, self.now, self.tell, self.content)
+
+    def terms(self, plan: Plan, clients: int, values: dict[str, object]) -> Terms:
+        """What sites agree to."""
+        asked = self.asked
+        plain = terms_of(asked.request, asked.schema, values, clients, self.minimum)
+        return replace(plain, inspection=plan.to_dict())
+
+
+@dataclass
+class AtSites:
+    """A population for an agenda that was calibrated to the clients of these sites."""
+
+    call: Call
+    agenda: Agenda
+    roster: Roster
+    _begun: bool = field(default=False, init=False)
+
+    def ask(self, question: Question, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
+        """Ask all sites; who is away answers nothing, and nobody divides by how many answered."""
+        algorithm = replace(self.agenda.trainer.algorithm(1.0), balance=query)
+        own = [part for part, home in algorithm.homes.items() if home is Home.CLIENT]
+        state = ServerState(0, {part: torch.zeros(algorithm.layouts[part].size) for part in own})
+        link = self._opened(question, algorithm, state)
+        answer = ask(query, link, state, rng, pay).numpy()
+        self._closed(link, state)
+        return answer
+
+    def train(self, step: Training, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
+        """Train on what the sites' clients select."""
+        state = algorithm.init(rng.at("init"))
+        link = self._opened(step, algorithm, state)
+        state = learned(algorithm, link, state, rng, pay)
+        self._closed(link, state)
+        return state
+
+    def _opened(self, step: Step, algorithm: Algorithm, state: ServerState) -> Remote:
+        """Begin the run of a step with the sites of the inspection, as far as they are there."""
+        call, agenda = self.call, self.agenda
+        plan = Plan(call.name, agenda.asked.selections, agenda.noise, call.source, step)
+        terms = call.terms(plan, self.roster.clients, dict(agenda.trainer.values))
+        link = call.remote(plan)
+        members = {name: replace(member, away=True, used=()) for name, member in self.roster.members.items()}
+        link.roster = Roster(members)
+        link.invite(terms)
+        refused = link.begin(terms, algorithm, state)
+        if refused and not self._begun:
+            raise Declined(refused)
+        self._begun = True
+        return link
+
+    def _closed(self, link: Remote, state: ServerState) -> None:
+        with suppress(FedsynthError):  # what was learned is safe; who does not hear that it is over need not
+            link.close(state)

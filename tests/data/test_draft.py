@@ -67,6 +67,8 @@ def test_label_and_client_are_noted_and_the_client_is_no_column():
         ({"patient": FRAME["patient"]}, "column 'patient' holds 60 different texts"),
         ({"empty": None}, "column 'empty' has no values"),
         ({"day": pd.Timestamp("2020-01-01")}, "column 'day' holds dates"),
+        ({"day": [f"1950-{number % 12 + 1}-{number % 28 + 1}" for number in range(60)]}, "'day' holds dates"),
+        ({"day": [f"{number % 28 + 1:02}.03.1950 08:30" for number in range(60)]}, "'day' holds dates"),
         ({"ratio": [np.inf, *range(59)]}, "column 'ratio' holds infinite numbers"),
     ],
 )

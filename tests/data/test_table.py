@@ -31,6 +31,8 @@ def test_a_written_table_is_read_as_it_was(tmp_path, name):
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,b\n", "has no rows"),
         ("t.csv", b"a,a\n1,2\n", "column 'a' is there twice"),
+        ("t.csv", b"a;b\n1;2,5\n", "has ';' between the names; save it with commas"),
+        ("t.csv", b"a\tb\n1\t2\n", "between the names; save it with commas"),
         ("t.csv", b"a\n\xff\xfe\n", "is not UTF-8"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as .csv"),
         ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "cannot be read as .csv"),
@@ -46,6 +48,12 @@ def test_a_file_that_cannot_be_used_is_told_in_one_sentence(tmp_path, name, cont
         read_table(tmp_path / name)
     assert told in str(refused.value) and name in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_name_there_twice_is_told_and_nothing_else(tmp_path):
+    (tmp_path / "t.csv").write_text("a,a\n1,2\n")
+    with pytest.raises(BadInput, match=r"^\S+t\.csv: column 'a' is there twice; rename one$"):
+        read_table(tmp_path / "t.csv")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):

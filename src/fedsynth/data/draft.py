@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -16,6 +17,8 @@ from fedsynth.errors import BadInput, nearest
 
 LARGEST_CATEGORIES = 256
 _LARGEST_DECIMALS = 6
+_FEW = 20  # categories, whatever the number of rows
+_DATE = re.compile(r"\s*(\d{4}-\d\d?-\d\d?|\d\d?[./-]\d\d?[./-](\d{4}|\d\d))(\s*$|[T ])")
 
 
 def draft_schema(
@@ -81,11 +84,11 @@ def _draft_column(name: str, series: pd.Series, is_label: bool) -> Column:
     missing = len(present) < len(series)
     if present.empty:
         raise BadInput(f"column {name!r} has no values; drop it")
-    if pd.api.types.is_datetime64_any_dtype(series):
+    distinct = pd.unique(present.to_numpy(dtype=object))
+    if pd.api.types.is_datetime64_any_dtype(series) or _are_dates(distinct):
         raise BadInput(
             f"column {name!r} holds dates; convert it to a number such as days since a public date"
         )
-    distinct = pd.unique(present.to_numpy(dtype=object))
     number = pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series)
     classes = is_label and len(distinct) <= LARGEST_CLASS_RANGE
     if len(distinct) == 2 or classes or not number:
@@ -93,9 +96,14 @@ def _draft_column(name: str, series: pd.Series, is_label: bool) -> Column:
     return _draft_number(name, present.to_numpy(dtype=np.float64), missing)
 
 
+def _are_dates(distinct: np.ndarray) -> bool:
+    """Many texts that all read as a day; a few of them may be categories."""
+    return len(distinct) > _FEW and all(isinstance(text, str) and _DATE.match(text) for text in distinct)
+
+
 def _draft_categories(name: str, distinct: np.ndarray, rows: int, missing: bool) -> Column:
     count = len(distinct)
-    if count > LARGEST_CATEGORIES or (count > 20 and count > rows / 2):
+    if count > LARGEST_CATEGORIES or (count > _FEW and count > rows / 2):
         advice = "names and free text cannot be synthesised: drop it, group it, or make it the client column"
         raise BadInput(f"column {name!r} holds {count} different texts in {rows} rows; {advice}")
     categories = tuple(dict.fromkeys(as_text(value) for value in sorted(distinct, key=_sorting)))

@@ -17,6 +17,7 @@ from fedsynth.errors import BadInput, nearest
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 # "None" and "?" are not here: they are often a category. A category of the schema is never missing.
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")
+_OTHER_MARKS = (";", "\t", "|")
 _AS_WRITTEN: dict[str, Any] = {
     "keep_default_na": False, "encoding": "utf-8", "low_memory": False, "index_col": False,
 }  # fmt: skip
@@ -35,6 +36,8 @@ def read_table(path: Path | str, schema: Schema | None = None) -> pd.DataFrame:
         frame = _read_parquet(source) if extension == ".parquet" else _read_csv(source, schema)
     except UnicodeDecodeError as error:
         raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it again as UTF-8") from None
+    except BadInput:
+        raise
     except pd.errors.EmptyDataError:
         raise BadInput(f"{source}: is empty; expected a first line with the names of the columns") from None
     except (OSError, EOFError, ValueError, pd.errors.ParserWarning) as error:
@@ -118,6 +121,12 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     names = _header(path)
+    other = [mark for mark in _OTHER_MARKS if mark in names[0]] if len(names) == 1 else []
+    if other:  # as spreadsheets write it where a comma is the decimal point
+        raise BadInput(
+            f"{path}: its first line has {other[0]!r} between the names; save it with commas between the columns and "
+            "a point in numbers"
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:  # pandas would rename the second one without a word
         raise BadInput(f"{path}: column {twice[0]!r} is there twice; rename one")

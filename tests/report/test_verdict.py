@@ -13,9 +13,16 @@ CLAIM = Statement(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("epsilon", "level"), [(0.5, "good"), (1.0, "good"), (8.0, "fair"), (10.1, "bad")])
-def test_the_grade_follows_epsilon(epsilon, level):
-    assert private(replace(CLAIM, epsilon=epsilon)).level == level
+@pytest.mark.parametrize(
+    ("epsilon", "level", "grade"),
+    [
+        (0.5, "good", "Strongly"), (1.0, "good", "Strongly"), (1.1, "fair", "Reasonably"), (3.0, "fair", "Reasonably"),
+        (8.0, "fair", "Weakly"), (10.1, "bad", "Hardly"),
+    ],
+)  # fmt: skip
+def test_the_grade_follows_epsilon(epsilon, level, grade):
+    found = private(replace(CLAIM, epsilon=epsilon))
+    assert (found.level, found.grade) == (level, grade)
 
 
 def test_the_sentence_says_what_a_guess_can_become():

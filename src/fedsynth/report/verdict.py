@@ -10,8 +10,8 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import belief, shown
 from fedsynth.report.axis import percent
 
-# Our words, no standard.
-STRONG, REASONABLE = 1.0, 10.0
+# Our words, no standard; those on epsilon are the ones of docs/privacy.md.
+STRONG, REASONABLE, WEAK = 1.0, 3.0, 10.0
 CLOSE, FAIR = 0.95, 0.85  # of the lower of column shapes and column pairs
 MUCH, SOME = 0.9, 0.6  # of what real rows teach beyond guessing
 _UNITS = {"client": "one participant", "record": "one row"}
@@ -62,7 +62,8 @@ def private(statement: Statement, caught: float | None = None) -> Verdict:
     if not statement.private:
         return Verdict(question, "bad", "Incomplete", _INFERRED)
     epsilon = statement.epsilon
-    level, word = _grade(-epsilon, (-STRONG, -REASONABLE), ("Strongly", "Reasonably", "Weakly"))
+    level, word = _grade(-epsilon, (-STRONG, -WEAK), ("Strongly", "Weakly", "Hardly"))
+    word = "Reasonably" if STRONG < epsilon <= REASONABLE else word
     sentence = (
         f"Whoever studies the results can turn an even guess about {_UNITS[statement.unit]} into at most "
         f"{belief(epsilon)} certainty (epsilon {shown(epsilon)}, delta {statement.delta:g})."

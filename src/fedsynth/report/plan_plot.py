@@ -10,6 +10,8 @@ from pathlib import Path
 
 from fedsynth.errors import BadInput
 
+_WIDE = 200.0  # an axis over more than this factor has a number at each power of ten only
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -43,6 +45,7 @@ def save_plot(panels: Sequence[Panel], budget: float, path: Path) -> None:
 def _png(panels: Sequence[Panel], budget: float) -> bytes:
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
     except ImportError as error:
         raise BadInput("--plot needs matplotlib; install it with: pip install 'fedsynth[report]'") from error
     figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
@@ -51,6 +54,11 @@ def _png(panels: Sequence[Panel], budget: float) -> bytes:
             axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=name)
         axes.axhline(budget, color="0.5", linestyle="--", linewidth=1, label="budget")
         axes.set(title=panel.title, xlabel=panel.axis, ylabel="epsilon", xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):  # 3,000, not 3x10^3, and few enough to be read
+            low, high = axis.get_view_interval()
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < _WIDE else (1,)))
+            axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            axis.set_minor_formatter(NullFormatter())
         axes.legend(fontsize=8)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=140)

@@ -34,6 +34,12 @@ from fedsynth.transport.transport import Transport
 
 Memory = dict[str, Tensor]  # what a client keeps between rounds, [clients, size] each
 
+_ROADS = {  # by what a mechanism sends: how it gets there
+    "real": "use transport clear or he, or noise shared out over the clients (trust=distributed)",
+    "ring": "use transport secagg or he-open",
+    "signed-index": "use transport clear",
+}
+
 
 class Home(Enum):
     """Where a part of the model lives."""
@@ -115,7 +121,8 @@ class Algorithm:
         if self.wire.kind not in self.transport.carries:
             raise Incompatible(
                 f"{self.name}: {type(self.mechanism).__name__} sends {self.wire.kind}, but the transport "
-                f"{self.transport.name} carries {' and '.join(self.transport.carries)}"
+                f"{self.transport.name} carries {' and '.join(self.transport.carries)}; "
+                + _ROADS.get(self.wire.kind, "use another transport")
             )
         self._check_schedule()
         if self.transport.blind:

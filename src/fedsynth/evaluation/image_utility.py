@@ -114,7 +114,8 @@ def _networks(
             form = (
                 torch.preserve_format if device.type == "cuda" else torch.channels_last
             )  # faster by a sixth
-            networks.append(build(shape, classes).to(device, memory_format=form))
+            made = build(shape, classes).to(device)
+            networks.append(made.to(memory_format=form))  # type: ignore[call-overload]  # not in torch's stubs
             if len(trains) == 1 or device.type != "cuda":
                 network, number = networks[-1], len(networks) - 1
                 fit(network, partial(_bytes, network), *trains[number], passes, generators[number])

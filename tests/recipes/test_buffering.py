@@ -41,8 +41,10 @@ def test_noise_at_the_server_becomes_correlated_and_local_noise_stays(recipe):
 
 
 def test_noise_shared_out_over_a_cohort_is_refused():
-    with pytest.raises(Incompatible, match="sampling amplifies nothing"):
+    with pytest.raises(Incompatible, match="secagg opens sums of an agreed cohort"):
         composed(trust="distributed", staleness="constant")
+    with pytest.raises(Incompatible, match="sampling amplifies nothing"):
+        composed(trust="distributed", transport="he-open", staleness="constant")
 
 
 @pytest.fixture(scope="module")

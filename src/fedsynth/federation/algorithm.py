@@ -118,6 +118,11 @@ class Algorithm:
             raise Incompatible(f"{self.name}: parts {sorted(unknown)} have a home or a model but not both")
         if self.rounds < 1:
             raise Incompatible(f"{self.name}: rounds={self.rounds}: at least one is needed")
+        if self.schedule.buffered and self.transport.needs_cohort:
+            raise Incompatible(
+                f"{self.name}: the transport {self.transport.name} opens sums of an agreed cohort, and a buffer takes "
+                "who comes first; use the transport he, or a schedule of rounds"
+            )
         if self.wire.kind not in self.transport.carries:
             raise Incompatible(
                 f"{self.name}: {type(self.mechanism).__name__} sends {self.wire.kind}, but the transport "
@@ -146,11 +151,6 @@ class Algorithm:
             raise Incompatible(
                 f"{self.name}: staleness weights take messages off the grid on which they are "
                 f"{'noised' if central else 'sealed'}; set staleness=constant"
-            )
-        if schedule.buffered and self.transport.needs_cohort:
-            raise Incompatible(
-                f"{self.name}: the transport {self.transport.name} opens sums of an agreed cohort, and a buffer takes "
-                "who comes first; use the transport he, or a schedule of rounds"
             )
 
     def _check_blind(self) -> None:

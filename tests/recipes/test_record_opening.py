@@ -11,7 +11,7 @@ from fedsynth import Synthesizer, clients_from
 from fedsynth.data.clients import Padded
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Home
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.federation.state import ServerState
@@ -199,6 +199,11 @@ def test_without_privacy_the_opening_costs_nothing(ten):
     algorithm = recipe.build(task, asked(recipe, {"noise_multiplier": 0.0}))
     assert algorithm.charges() == [] == algorithm.balance.charges()
     assert trained(algorithm, ten["image"], rounds=1).version == 1
+
+
+def test_layers_that_an_opening_has_no_use_for_are_refused():
+    with pytest.raises(Incompatible, match="layers=published: .* start_share=0"):
+        built(layers="published")
 
 
 @pytest.mark.parametrize(("name", "value"), [("start_share", 1.0), ("critic", "pixels"), ("painter", 1)])

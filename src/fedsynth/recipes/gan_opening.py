@@ -1,4 +1,4 @@
-"""Where a GAN starts: from one noisy answer of all clients, bought with part of the budget.
+"""Where a GAN starts: from one noisy answer of all clients, or of all their records, bought with part of the budget.
 
 For images the answer is each class's mean and covariance, of which the generator draws its pictures before it retouches
 them. For tables it is the distribution of every two columns; the server fits a latent class model to them, simulates

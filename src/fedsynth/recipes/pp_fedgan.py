@@ -44,7 +44,8 @@ class Players:
 
     latent: int = setting(100, "numbers in the generator's input", 1)
     layers: str = setting(
-        "auto", "published (PP-FedGAN's, for 28x28), small, or auto: published where they fit"
+        "auto",
+        "published (PP-FedGAN's, for 28x28), small, or auto: published where they fit; without an opening",
     )
     width: int = setting(8, "channels of the small critic's first convolution, for images", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
@@ -68,6 +69,11 @@ class Players:
         if task.kind != "image":
             raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
         if opening.start_share:
+            if self.layers != "auto":
+                raise Incompatible(
+                    f"layers={self.layers}: a generator that starts from moments has layers of its own; set "
+                    "start_share=0 as well, or leave layers out"
+                )
             start = moments_of(task, opening, task.classes)
             patches = self.critic == "patches"
             return MomentGAN(start, self.width, patches, self.painter, "logistic", anchor=self.anchor)

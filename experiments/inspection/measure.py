@@ -17,9 +17,10 @@ import torch
 from pixels import inverted, primary_network, scores_of, writers
 
 from fedsynth.data.datasets import mnist
+from fedsynth.inspect.asked import Inspection
 from fedsynth.inspect.contrast import intensity
 from fedsynth.inspect.findings import Findings
-from fedsynth.inspect.inspection import Inspection, inspect
+from fedsynth.inspect.inspection import inspect
 from fedsynth.inspect.primary import Installed
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation

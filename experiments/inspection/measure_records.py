@@ -14,7 +14,8 @@ import torch
 from records import BUGS, broken, people, public_model, scores_of, usual_score
 
 from fedsynth.data.datasets import adult
-from fedsynth.inspect.inspection import Inspection, inspect
+from fedsynth.inspect.asked import Inspection
+from fedsynth.inspect.inspection import inspect
 from fedsynth.inspect.primary import Installed
 from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.verdict import Simulation

@@ -94,6 +94,11 @@ def test_a_selection_that_nobody_meets_costs_the_same_and_is_said_to_be_noise():
     assert empty.empty == ["bad"] and full.empty == []
 
 
+def test_nothing_is_simulated_for_one_selection_that_is_held_against_nothing():
+    findings = inspect(asked(bad={**NOBODY, "at_least": 1}, good=None, models=8), bars(0.5))
+    assert findings.null == () and findings.fires is None
+
+
 def test_a_model_that_fails_at_some_clients_is_counted_and_the_run_goes_on():
     raw = bars(0.0)
     marked = raw.images[np.arange(CLIENTS) * 8]

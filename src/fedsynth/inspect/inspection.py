@@ -80,7 +80,7 @@ def conclude(
         sample = Sample.draw(taken.generator, asked.shown, rng.at("sample", name))
         models[name] = Model(taken.words, taken.generator, sample, taken.share)
     null: Null = ()
-    if asked.simulation.models:
+    if asked.simulation.models and (len(models) == 2 or earlier is not None):  # something to judge
         tell("simulating what noise alone would show")
         samples, shares = zip(*[(model.sample, model.share) for model in models.values()], strict=True)
         null = asked.simulation.no_difference(seen.trainer, samples, shares, rng.at("null"))

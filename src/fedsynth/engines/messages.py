@@ -198,7 +198,7 @@ class Report:
 class Refuse:
     """The site does not do it, and why; `final` if asking again in this run is of no use.
 
-    `code` tells a program what kind of refusal it is: message, policy, budget, turns, begin, session, stale, disk, error.
+    `code` tells a program which kind of refusal: message, policy, budget, turns, begin, session, stale, disk, error.
     """
 
     kind: ClassVar[str] = "refuse"

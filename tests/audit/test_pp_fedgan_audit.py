@@ -8,12 +8,13 @@ import pytest
 import torch
 from test_dpsgd_audit import CLAIM, RUNS
 from torch import nn
-from worst_case import CONFIDENCE, DELTA
+from worst_case import CONFIDENCE, DELTA, claim
 
 from fedsynth.data.clients import Padded
 from fedsynth.data.schema import Schema
 from fedsynth.evaluation.audit_bound import bound_from_scores
 from fedsynth.models.model import Objective, weighted_mean
+from fedsynth.privacy.clip import Clip
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import SGD
@@ -106,3 +107,51 @@ def test_planted_bugs_are_found(bug):
     else:
         phases[0] = replace(phases[0], rule=Epochs(1, OTHERS + 1))
     assert max(bounds(phases, model).values()) > CLAIM
+
+
+LOOKS = 20_000
+NARROW = {**TABLE, "columns": [column for column in TABLE["columns"] if column["name"] in ("sex", "ill")]}
+
+
+def opening(noise_multiplier):
+    """Half of the budget for the answer: with noise 1 in the step, its noise is 1 too."""
+    recipe = recipe_named("pp_fedgan")
+    task = recipe.task(Schema.from_dict(NARROW), LOOKS, transport="clear")
+    asked = {"start_share": 0.5, "order": "together", "rounds": 1, "steps": 1, "batch_rate": 1.0}
+    return recipe.build(task, recipe.values({**asked, "noise_multiplier": noise_multiplier})).balance
+
+
+def answers_with(canary, query, looks=LOOKS):
+    """What clients answer who all hold the same rows, with or without one that has no value in common with them."""
+    rows = torch.tensor([[0.0, 1.0]] + [[1.0, 0.0]] * OTHERS)
+    labels = torch.tensor([1] + [0] * OTHERS)
+    mask = torch.ones(OTHERS + 1, dtype=torch.bool)
+    mask[0] = canary
+    data = Padded(rows.expand(looks, -1, -1), labels.expand(looks, -1), mask.expand(looks, -1))
+    sent, _ = query.client_round(None, {}, data, np.arange(looks), Rng(7 + canary))
+    return sent
+
+
+def answer_bound(query):
+    """The attack knows everything but the noise: it looks along what the record adds."""
+    quiet = replace(query, mechanism=replace(query.mechanism, noise_multiplier=1e-9))
+    direction = (answers_with(True, quiet, 1) - answers_with(False, quiet, 1))[0]
+    present, absent = ((answers_with(canary, query) @ direction).numpy() for canary in (True, False))
+    return bound_from_scores(present, absent, DELTA, CONFIDENCE)
+
+
+def test_the_answer_before_the_steps_stays_under_its_claim():
+    query = opening(1.0)
+    assert query.mechanism.noise_multiplier == pytest.approx(1.0)
+    assert 0.5 * claim(query.release.event) < answer_bound(query) < claim(query.release.event)
+
+
+@pytest.mark.parametrize("bug", ["half the noise", "no clip"])
+def test_a_planted_bug_in_the_answer_is_found(bug):
+    sound = opening(1.0)
+    if bug == "half the noise":
+        query = opening(0.5)
+    else:  # a record that weighs as much as three
+        query = replace(sound, statistic=lambda data: 3 * sound.statistic(data))
+        query = replace(query, mechanism=replace(query.mechanism, clip=Clip(3.0), noise_multiplier=1 / 3))
+    assert answer_bound(query) > claim(sound.release.event)

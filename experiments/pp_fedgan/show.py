@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -15,7 +16,11 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import tables  # noqa: E402 - of all experiments, one folder up
+
 NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "svhn": "SVHN"}
 TEN = 10  # clients, where a result does not say
 GOALS = (50, 20, 10, 5)  # FIDs whose time is told
@@ -182,7 +187,9 @@ def main() -> None:
     """Replace what stands between the marks in the README."""
     over_noise()
     text = (HERE / "README.md").read_text()
-    for name, made in {"quality": quality(), "layers": layers(), "time": over_time()}.items():
+    rows = tables.table(tables.load(HERE / "measured_adult"))
+    made_of = {"quality": quality(), "adult": rows, "layers": layers(), "time": over_time()}
+    for name, made in made_of.items():
         marks = f"<!-- {name} -->", f"<!-- end of {name} -->"
         between = re.compile(f"(?<={re.escape(marks[0])}).*?(?={re.escape(marks[1])})", re.DOTALL)
         text = between.sub(lambda _, made=made: f"\n{made}\n", text)

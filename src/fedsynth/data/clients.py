@@ -33,6 +33,9 @@ class RawClients:
     labels: np.ndarray | None = None
     client_column: str | None = None
     texts: tuple[str, ...] | None = None
+    dealt: str | None = (
+        None  # the split by which simulated clients got their rows; None where rows have owners
+    )
 
     def __len__(self) -> int:
         return self.count
@@ -92,7 +95,7 @@ def clients_from(
     labels = None if label is None else frame[label]
     features = _features(frame, label) if split.startswith("kmeans") else None
     owner = split_rows(split, clients, rows=len(frame), labels=labels, features=features, rng=rng or Rng())
-    return RawClients(owner, clients, _numbered(clients), frame=frame)
+    return RawClients(owner, clients, _numbered(clients), frame=frame, dealt=split)
 
 
 def image_clients_from(
@@ -115,7 +118,7 @@ def image_clients_from(
     assert clients is not None
     features = images.reshape(len(images), -1) if split.startswith("kmeans") else None
     owner = split_rows(split, clients, rows=len(images), labels=labels, features=features, rng=rng or Rng())
-    return RawClients(owner, clients, _numbered(clients), images=images, labels=labels)
+    return RawClients(owner, clients, _numbered(clients), images=images, labels=labels, dealt=split)
 
 
 def text_clients_from(
@@ -136,7 +139,8 @@ def text_clients_from(
         assert clients is not None
         owner, names = split_rows("uniform", clients, rows=len(texts), rng=rng or Rng()), _numbered(clients)
     owner = np.repeat(owner, [len(pieces) for pieces in cut])
-    return RawClients(owner, len(names), names, texts=tuple(piece for pieces in cut for piece in pieces))
+    pieces = tuple(piece for pieces in cut for piece in pieces)
+    return RawClients(owner, len(names), names, texts=pieces, dealt="uniform" if owners is None else None)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,11 @@ class Split:
     kind: str
     parameter: float = 0.0
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether who gets a row depends on what this row and others hold."""
+        return self.kind in ("dirichlet", "label", "kmeans")
+
 
 def parse_split(text: str) -> Split:
     """Read `uniform`, `label`, `kmeans`, `dirichlet:ALPHA` or `geometric:A`.

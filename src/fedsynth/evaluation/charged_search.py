@@ -40,7 +40,7 @@ from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Policy, Purse, ledger_of
-from fedsynth.synthesis.release import release, released
+from fedsynth.synthesis.release import caveats_of, release, released
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, check_request, task_of
 
@@ -229,7 +229,11 @@ class ChargedSearch:
             "took was drawn at random and is not told, and nothing of those that lost is released.",
         )
         generator, statement = release(
-            chosen, ledger, state, seeded=self.request.seed is not None, caveats=told
+            chosen,
+            ledger,
+            state,
+            seeded=self.request.seed is not None,
+            caveats=(*told, *caveats_of(chosen, self.clients)),
         )
         place.create(replace(self.request, arguments=chosen.values).to_toml(), self.schema)
         generator.save(place.generator)

@@ -80,6 +80,25 @@ def caveats_inferred(columns: Sequence[str]) -> list[str]:
     ]
 
 
+def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
+    """The sentences on participants that are simulated: rows without owners, dealt out by `split`.
+
+    >>> caveats_dealt("uniform", "record", reads_rows=False)
+    []
+    """
+    found = []
+    if unit == "client":
+        found.append(
+            f"The participants are simulated: rows without owners were dealt out to them ({split}). What is protected "
+            "is the share of one of them, not all that there is about one person, whose rows may lie in many shares."
+        )
+    if reads_rows:
+        found.append(
+            f"Which rows went to whom depends on what the rows hold ({split}); the calculation takes it as given."
+        )
+    return found
+
+
 def caveat_simulation(epsilon: str | None, delta: float) -> str:
     """The sentence on seeded noise, with the cost that the same run would have with real noise."""
     if epsilon is None:

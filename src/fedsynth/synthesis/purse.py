@@ -14,7 +14,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Entry, Ledger, Line
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.mechanism import Charge, Unit
 from fedsynth.synthesis.folder import beside
 
 
@@ -30,6 +30,20 @@ def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
             f"({found or 'no schema file named'}); keep the two files together"
         )
     return Ledger(found)
+
+
+def check_payer(schema: Schema, client_column: str | None, unit: Unit) -> None:
+    """Refuse a promise to clients on a schema that other clients paid for: its cost would be that of somebody else.
+
+    A promise to records is not touched: whoever a record belongs to, what its owner paid covers it.
+    """
+    payer = schema.client if "paid" in schema.provenance.values() else None
+    if unit == "client" and payer is not None and client_column != payer:
+        now = "simulated clients" if client_column is None else f"the clients of column {client_column!r}"
+        raise NotPrivate(
+            f"the clients of column {payer!r} paid for the schema, and this run would protect {now}; use "
+            f"--client-column {payer!r}, or pay for a schema with the column that is to be protected"
+        )
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedsynth.data.clients import RawClients
+from fedsynth.data.partition import parse_split
 from fedsynth.data.schema import Schema
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, statement
+from fedsynth.privacy.wording import caveats_dealt
 from fedsynth.recipes.budget import sampling_of
 from fedsynth.synthesis.generator import Generator
 from fedsynth.synthesis.training import Prepared
@@ -21,6 +24,14 @@ def released(
     """The parts of a trained state that make rows and were sent to clients anyway, with the class balance."""
     parts = [part for part in algorithm.broadcast if part in algorithm.model.generative]
     return Generator(schema, recipe, values, {part: state.parts[part] for part in parts}, state.balance)
+
+
+def caveats_of(prepared: Prepared, raw: RawClients) -> tuple[str, ...]:
+    """What the statement must say of a promise to participants that are simulated."""
+    if raw.dealt is None or prepared.recipe.pooled or not prepared.request.private:
+        return ()
+    reads_rows = parse_split(raw.dealt).reads_rows
+    return tuple(caveats_dealt(raw.dealt, prepared.unit, reads_rows=reads_rows))
 
 
 def release(

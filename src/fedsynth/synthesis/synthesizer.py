@@ -20,8 +20,8 @@ from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
-from fedsynth.synthesis.purse import Policy, Purse, ledger_of
-from fedsynth.synthesis.release import release
+from fedsynth.synthesis.purse import Policy, Purse, check_payer, ledger_of
+from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
@@ -107,6 +107,9 @@ class Synthesizer:
         self._ledger = Ledger(None)
         purse = self._purse(place)
         earlier = ledger_of(self.schema, self.request.schema)
+        if earlier is not None and clients.frame is not None:
+            unit, _ = recipe_named(self.request.recipe).protection(self.request.unit, self.request.trust)
+            check_payer(self.schema, clients.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, purse, earlier)
         self.request = replace(self.request, arguments=prepared.values)
         if place:
@@ -116,7 +119,7 @@ class Synthesizer:
             place.same_data(encoded.fingerprint())
             purse = self._purse(place)
         training = Training(prepared, place, purse, rng, watch, self._chunk)
-        return self._finish(prepared, training, training.start(), place)
+        return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
 
     def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
@@ -127,17 +130,22 @@ class Synthesizer:
         place.same_data(encoded.fingerprint())
         prepared = resumed(self.request, self.schema, encoded)
         training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
-        return self._finish(prepared, training, training.resume(), place)
+        return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
 
     def _purse(self, place: Folder | None) -> Purse:
         name = place.path.name if place else "memory"
         return Purse(self._ledger, name, Policy.load(self.request.budget) if self.request.budget else None)
 
     def _finish(
-        self, prepared: Prepared, training: Training, state: ServerState, place: Folder | None
+        self,
+        prepared: Prepared,
+        training: Training,
+        state: ServerState,
+        place: Folder | None,
+        caveats: tuple[str, ...],
     ) -> Synthesizer:
         self._generator, self._statement = release(
-            prepared, self._ledger, state, seeded=self.request.seed is not None
+            prepared, self._ledger, state, seeded=self.request.seed is not None, caveats=caveats
         )
         self.history, self.notes = training.history, training.notes
         if place:

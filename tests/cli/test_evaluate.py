@@ -141,6 +141,11 @@ def test_a_run_gives_its_claim_its_generator_and_its_recipe(made, capsys):
     assert found["detail"]["recipe"] == "dpd_fvae" and found["value"] < found["detail"]["allowed"]
 
 
+def test_rows_of_people_who_were_trained_on_are_no_test(made, capsys):
+    assert of_run(made, "--test", made / "real.csv") == 2
+    assert "hold out whole clients" in capsys.readouterr().err
+
+
 def test_conditioned_rows_come_from_the_generator(made):
     origin = Origin.of_run(made / "run", pd.read_csv(made / "real.csv"))
     assert set(origin.sampler("yes", 20)["ill"]) == {"yes"} and len(origin.sampler("no", 7)) == 7

@@ -1,7 +1,9 @@
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+import typer
 
 from fedsynth.cli.main import app, main
 
@@ -13,10 +15,13 @@ def call(capsys, *arguments):
     return ended.value.code or 0, told.out, told.err
 
 
-COMMANDS = [
-    ["run"], ["sample"], ["recipes"], ["account"], ["schema", "draft"], ["schema", "check"], ["ledger", "show"],
-    ["ledger", "verify"],
-]  # fmt: skip
+def words_of(command, before=()):
+    """The words of every command below this one."""
+    below = getattr(command, "commands", None)
+    return [before] if below is None else [w for n, c in below.items() for w in words_of(c, (*before, n))]
+
+
+COMMANDS = words_of(typer.main.get_command(app))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -29,6 +34,12 @@ def test_every_command_has_help_with_an_example(command, capsys):
 def test_an_unknown_option_is_refused(word, capsys):
     code, told, errors = call(capsys, "run", word, "3")
     assert code == 2 and told == "" and word in errors
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert not ended.value.code and capsys.readouterr().out == f"fedsynth {version('fedsynth')}\n"
 
 
 def test_an_unknown_command_is_refused(capsys):
@@ -52,5 +63,5 @@ def test_the_installed_command_reports_a_refusal_without_a_traceback(tmp_path):
     assert done.stderr.startswith("fedsynth: ") and done.stderr.count("\n") == 1
 
 
-def test_the_program_has_a_name():
-    assert app.info.help
+def test_the_program_says_what_it_is_for(capsys):
+    assert "privacy statement that is true" in call(capsys, "--help")[1]

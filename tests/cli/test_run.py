@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.cli.run import request_of
 from fedsynth.data.image import write_images
 from fedsynth.privacy.ledger import Ledger
 
@@ -125,6 +126,15 @@ def test_the_recipe_file_runs_again(call, here, tmp_path):
     pd.testing.assert_frame_equal(*(pd.read_parquet(run / "synthetic.parquet") for run in (first, again)))
     written = tomllib.loads((first / "recipe.toml").read_text())
     assert written["arguments"]["hidden"] == [8] and written["seed"] == 3
+
+
+@pytest.mark.parametrize("said", [{"client_column": "owner"}, {"clients": 9}])
+def test_owners_on_the_command_line_go_before_those_of_the_file(said, tmp_path):
+    (tmp_path / "c.toml").write_text('clients = 5\nclient_column = "who"\nprivate = false\n')
+    found = request_of(said, tmp_path / "c.toml", [])
+    assert {"clients": found.clients, "client_column": found.client_column} == {
+        "clients": None, "client_column": None, **said,
+    }  # fmt: skip
 
 
 def test_the_command_line_goes_before_the_file(call, here, tmp_path):
@@ -285,7 +295,7 @@ def test_a_bad_setting_is_one_sentence_and_leaves_nothing(case, call, here, tmp_
     ("content", "words"),
     [
         ("epsilom = 3", "did you mean 'epsilon'"),
-        ("clients = 'many'", "clients='many': expected a whole number"),
+        ("rows = 'many'", "rows='many': expected a whole number"),
         ("arguments = 3", "arguments=3"),
         ("[arguments]\nlatnet = 3", "did you mean 'latent'"),
         ("a = ", "not valid TOML"),

@@ -48,6 +48,7 @@ def test_conditions_are_met_and_a_seed_repeats(run, tmp_path, capsys):
         (["--condition", "ill=maybe"], "no such category"),
         (["--condition", "agee=3"], "did you mean 'age'"),
         (["--condition", "age"], "COLUMN=VALUE"),
+        (["--condition", "sex=F", "--condition", "sex=M"], "'sex' has a condition already"),
         (["--rows", "0"], "rows=0"),
         (["--rows", "-3"], "rows=-3"),
     ],

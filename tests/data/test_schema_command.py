@@ -86,3 +86,20 @@ def test_images_are_drafted_and_checked(folder):
 @pytest.mark.parametrize("name", ["draft", "check"])
 def test_help_shows_an_example(name):
     assert "Example: fedsynth schema" in command(name, "--help").stdout
+
+
+def test_a_draft_of_images_without_labels_has_nothing_to_review(tmp_path):
+    write_images(np.zeros((3, 8, 6), np.uint8), tmp_path / "images.npz")
+    told = command("draft", tmp_path / "images.npz", "--out", tmp_path / "schema.json").stdout
+    assert "images of 8 x 6 pixels" in told and "nferred" not in told
+
+
+def test_texts_are_checked_and_drafted_as_such(tmp_path):
+    (tmp_path / "posts.jsonl").write_text('{"user": "u", "post": "a cat"}\n')
+    Schema(kind="text", vocabulary="bytes").save(tmp_path / "schema.json")
+    given = ("check", tmp_path / "posts.jsonl", "--schema", tmp_path / "schema.json")
+    assert command(*given, "--text-column", "post").exit_code == 0
+    missing = command(*given)
+    assert missing.exit_code == 1 and "text" in missing.stdout
+    with pytest.raises(BadInput, match="fedsynth schema text"):
+        command("draft", tmp_path / "posts.jsonl", "--out", tmp_path / "other.json")

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 from dp_accounting import GaussianDpEvent
 
+from fedsynth.cli.run import schema_of
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput, BudgetExhausted
+from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import beside
+from fedsynth.synthesis.purse import check_payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import SMALL, make_frame
@@ -79,3 +81,26 @@ def test_what_the_schema_cost_counts_in_the_policy_once(schema, frame, policy, t
     told = [line.what for line in Ledger(beside(policy)).lines()]
     assert told[0] == "bounds" and told.count("bounds") == 1
     assert told.count("class balance") == 2
+
+
+@pytest.mark.parametrize(("column", "unit", "said"), [("owner", "client", None), (None, "record", None),
+    ("visit", "client", "the clients of column 'visit'"), (None, "client", "simulated clients")])  # fmt: skip
+def test_a_promise_to_others_than_those_who_paid_for_the_schema_is_refused(schema, column, unit, said):
+    paid = replace(schema, provenance={"age": "paid"})
+    check_payer(schema, column, unit)  # nobody paid for this one
+    if said is None:
+        check_payer(paid, column, unit)
+    else:
+        with pytest.raises(NotPrivate, match=f"'owner' paid for the schema.*{said}"):
+            check_payer(paid, column, unit)
+
+
+def test_a_run_checks_who_paid_for_its_schema(schema, frame, policy, tmp_path):
+    path = tmp_path / "schema.json"
+    Ledger(beside(path)).append(GaussianDpEvent(2.0), what="bounds", run="schema")
+    paid = replace(schema, provenance={"age": "paid"}, client="visit")
+    with pytest.raises(NotPrivate, match="'visit' paid for the schema"):
+        run(paid, frame, policy, tmp_path / "one", path=path)
+    paid.save(path)
+    with pytest.raises(NotPrivate, match="'visit' paid for the schema"):
+        schema_of(Request(epsilon=8, delta=1e-3, schema=str(path), client_column="owner"))

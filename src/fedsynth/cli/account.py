@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput, BudgetExhausted, nearest
 from fedsynth.privacy import account as accounting
 from fedsynth.privacy.account import ACCOUNTANTS, ADJACENCIES, PAIRS, SAMPLINGS
@@ -85,9 +86,7 @@ def account(
         str,
         typer.Option(help="What the noise multiplier is relative to: clip, or sensitivity (as some papers)."),
     ] = "clip",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What privacy costs: leave one of epsilon, noise, rounds, cohort and clients out, and get it.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import torch
 import typer
 
-from fedsynth.cli.run import AsJson
+from fedsynth.cli.flags import AsJson, Quiet, settings_in
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
@@ -45,7 +45,7 @@ def audit(
     runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.")] = 8,
     confidence: Annotated[float, typer.Option(help="How sure the lower bound is.")] = 0.99,
     seed: Annotated[int | None, typer.Option(help="Make it repeatable; real audits use fresh noise.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Attack a run's settings and print how much privacy is lost at least, beside what is claimed.
@@ -89,12 +89,7 @@ def _run_folder(what: str) -> Path | None:
 def _setup(what: str, folder: Path | None, target: Target, settings: list[str], schema: Path | None) -> Setup:
     if folder:
         return Setup.of_run(folder)
-    arguments = {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise BadInput(f"--set {text}: expected KEY=VALUE, for example --set rate=0.1")
-        arguments[name.strip().replace("-", "_")] = value.strip()
+    arguments = dict(settings_in(settings))
     return Setup.of_recipe(what, target, arguments, Schema.load(schema) if schema else None)
 
 

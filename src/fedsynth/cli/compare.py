@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.image_steps import FRECHET
 from fedsynth.evaluation.suite import INTERNAL
@@ -27,9 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN ...", help="Two runs or more.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Set runs side by side: promise, faithfulness and usefulness. Scores come from real rows: internal.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
+from fedsynth.cli.flags import AsJson, Quiet
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
@@ -17,6 +19,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
 from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.attacks import Claim
+from fedsynth.evaluation.holdout import check_apart
 from fedsynth.evaluation.networks import network_named
 from fedsynth.evaluation.origin import Origin
 from fedsynth.evaluation.score import Score
@@ -89,10 +92,8 @@ def evaluate_command(
     ] = "",
     text_column: Annotated[str, typer.Option(help="For texts in a table: the column.")] = "text",
     seed: Annotated[int, typer.Option(help="For subsets of rows, folds and classifiers.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how faithful and useful synthetic data are. Compares with real rows: the result is internal.
 
@@ -104,7 +105,7 @@ def evaluate_command(
     known = Schema.load(schema)
     ours = _read(real, known, text_column, ours=True)
     held = None if test is None else _read(test, known, text_column, ours=True)
-    known = owned(known, client_column, {str(real): ours, str(test): held})
+    known = owned(known, client_column, {f"--real {real}": ours, f"--test {test}": held})
     origin = _origin(run, privacy, epsilon, delta, ours, seed, shadow_minutes)
     with StepProgress(quiet=quiet) as progress:
         found = evaluate(
@@ -192,15 +193,20 @@ def _origin(
 
 
 def owned(schema: Schema, column: str | None, files: Mapping[str, Data | None]) -> Schema:
-    """The schema with the client column that the command line names; refused where a table lacks it."""
-    if column is None:
-        return schema
-    for name, data in files.items():
-        if isinstance(data, pd.DataFrame) and column not in data.columns:
+    """The schema with the client column that the command line names.
+
+    Refused where a table lacks it, and where somebody has rows in both tables: they are no test of each other.
+    """
+    tables = {name: data for name, data in files.items() if isinstance(data, pd.DataFrame)}
+    for name, table in tables.items():
+        if column is not None and column not in table.columns:
             raise BadInput(
-                f"--client-column {column}: {name} has no such column; {nearest(column, data.columns)}"
+                f"--client-column {column}: {name} has no such column; {nearest(column, table.columns)}"
             )
-    return schema.with_client(column)
+    found = schema if column is None else schema.with_client(column)
+    for real, test in pairwise(tables.values()):
+        check_apart(real, test, found)
+    return found
 
 
 def _lines(scores: Iterable[Score]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsynth.cli.flags import settings_in
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
@@ -57,7 +58,7 @@ def run(
     target = (out or file.parent / "results") / f"{file.stem}.json"
     if target.exists() and not force:
         raise BadInput(f"{target}: exists already; replace it with --force, or choose another --out")
-    experiment = Experiment.load(file).changed(_pairs(set_ or []), device, runs)
+    experiment = Experiment.load(file).changed(dict(settings_in(set_)), device, runs)
     with TrainingProgress(experiment.request.epsilon, quiet=quiet) as progress:
 
         def watch(number: int) -> _Runs:
@@ -109,11 +110,3 @@ class _Runs:
         """Show a finished round of this run."""
         shifted = Round(**{**vars(done), "version": self._number * rounds + done.version})
         self._progress(shifted, epsilon, self._runs * rounds)
-
-
-def _pairs(settings: list[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in settings]
-    wrong = [name for name, equals, _ in pairs if not equals]
-    if wrong:
-        raise BadInput(f"--set {wrong[0]}: expected KEY=VALUE, for example --set rounds=2")
-    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput
 
 app = typer.Typer(
@@ -19,7 +20,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="What `create` made, or one kit that was taken from it.")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.sealed import opened
@@ -22,7 +23,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 KeyFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedsynth keys create`.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 def register(main: typer.Typer) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger, Line, plain
 
@@ -21,7 +22,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 Where = Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or the ledger.jsonl itself.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 def register(main: typer.Typer) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -17,6 +19,7 @@ from fedsynth.cli import (
     keys,
     ledger,
     plan,
+    recipes,
     report,
     run,
     schema,
@@ -28,13 +31,31 @@ from fedsynth.cli import (
 from fedsynth.errors import FedsynthError
 
 app = typer.Typer(
-    help="Make one synthetic data set together, with a privacy statement that is true.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedsynth {version('fedsynth')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Make one synthetic data set together, with a privacy statement that is true."""
+
+
 run.register(app)
+recipes.register(app)
 app.add_typer(schema.app)
 try_out.register(federation.app)
 app.add_typer(federation.app)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.privacy.accountant import COARSE, answer
@@ -42,9 +43,7 @@ def plan(
     plot: Annotated[
         Path | None, typer.Option(help="Write epsilon against clients, rounds, noise (.png, .html).")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Noise, rounds and cohort for every recipe, unit and kind of trust, side by side. Reads no data.
 

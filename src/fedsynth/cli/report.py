@@ -11,6 +11,7 @@ import pandas as pd
 import typer
 
 from fedsynth.cli.evaluate import owned
+from fedsynth.cli.flags import AsJson, Quiet
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
@@ -48,10 +49,8 @@ def report(
     network: Annotated[
         str, typer.Option(help="For images: lenet, efficientnet-lite0, inception-v3, or a file of the last.")
     ] = "lenet",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write report.html: is it private, faithful and useful, in one page that opens from disk.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.cli.payment import budget_of
 from fedsynth.cli.schema_text import text
 from fedsynth.data.clients import clients_from
@@ -18,6 +19,7 @@ from fedsynth.data.image import is_images, read_images
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import check as check_table
 from fedsynth.data.table import read_table
+from fedsynth.data.text import read_texts
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
@@ -34,13 +36,14 @@ app = typer.Typer(
 
 Data = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="Table (CSV, CSV.gz, Parquet) or images (idx, npz, folder of PNG)."),
+    typer.Argument(
+        metavar="FILE", help="Table (CSV, CSV.gz, Parquet), images (idx, npz, folder of PNG) or texts."
+    ),
 ]
 _REVIEW = (
     "Inferred bounds and categories were read from the rows and can give a person away. Correct them to what "
     'is publicly known and write "public" in "provenance", or pay for them out of the privacy budget.'
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 app.command()(text)
 
 
@@ -76,21 +79,21 @@ def draft(
     if as_json:
         typer.echo(json.dumps({"out": str(out), "inferred": schema.inferred(), "schema": schema.to_dict()}))
         return
-    typer.echo(f"Wrote {out}: {len(schema.columns)} columns.")
+    typer.echo(f"Wrote {out}: {_counted(schema)}.")
     for column in schema.columns:
         mark = "inferred: review, or pay for it" if column.name in schema.inferred() else "paid for"
         typer.echo(f"  {_described(column)} ({mark})")
-    typer.echo(
-        _REVIEW
-        if budget is None
-        else f"What it cost is in {beside(out)}; every run on this schema counts it."
-    )
+    if budget is not None:
+        typer.echo(f"What it cost is in {beside(out)}; every run on this schema counts it.")
+    elif schema.inferred():
+        typer.echo(_REVIEW)
 
 
 @app.command()
 def check(
     file: Data,
     schema: Annotated[Path, typer.Option(help="The schema to check against.")],
+    text_column: Annotated[str, typer.Option(help="For texts: the column that holds them.")] = "text",
     as_json: AsJson = False,
 ) -> None:
     """Check that data fits its schema; prints every problem. Exit code 0 if it fits, 1 if not.
@@ -98,7 +101,7 @@ def check(
     Example: fedsynth schema check patients.csv --schema schema.json
     """
     known = Schema.load(schema)
-    problems = _problems(file, known)
+    problems = _problems(file, known, text_column)
     if as_json:
         typer.echo(json.dumps({"fits": not problems, "problems": problems, "inferred": known.inferred()}))
     else:
@@ -112,6 +115,8 @@ def check(
 
 
 def _draft(file: Path, label: str | None, client_column: str | None) -> Schema:
+    if file.name.endswith((".jsonl", ".jsonl.gz")):
+        raise BadInput(f"{file}: holds texts; their schema is written by `fedsynth schema text`")
     if not is_images(file):
         return draft_schema(read_table(file), label=label, client_column=client_column)
     if label is not None or client_column is not None:
@@ -134,14 +139,23 @@ def _paid(file: Path, draft: Schema, epsilon: float, delta: float, out: Path) ->
     return pay_for_schema(raw, draft, epsilon=epsilon, delta=delta, ledger=ledger, rng=Rng(), unit=unit)
 
 
-def _problems(file: Path, schema: Schema) -> list[str]:
-    if schema.kind != "image":
+def _problems(file: Path, schema: Schema, text_column: str) -> list[str]:
+    if schema.kind == "table":
         return check_table(conform(read_table(file, schema), schema), schema)
     try:
-        ImageEncoding(schema).encode(*read_images(file))
+        if schema.kind == "text":
+            read_texts(file, text_column, schema.client)
+        else:
+            ImageEncoding(schema).encode(*read_images(file))
     except BadInput as error:
         return [str(error)]
     return []
+
+
+def _counted(schema: Schema) -> str:
+    if schema.kind == "image":
+        return f"images of {schema.height} x {schema.width} pixels, {schema.channels} channel(s)"
+    return f"{len(schema.columns)} columns"
 
 
 def _described(column: Column) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli.flags import AsJson
 from fedsynth.cli.payment import budget_of
 from fedsynth.data.draft import draft_text_schema
 from fedsynth.data.schema import Schema
@@ -45,9 +46,7 @@ def text(
     text_column: Annotated[str, typer.Option(help="Column that holds the texts.")] = "text",
     client_column: Annotated[str | None, typer.Option(help="Column that says whose a text is.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a schema that exists.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the schema of texts: bytes, words from a public file, or words that the clients pay for.
 

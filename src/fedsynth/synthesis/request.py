@@ -100,6 +100,17 @@ class Request:
         arguments = {**self.arguments, **given.pop("arguments", {})}
         return replace(self, **given, arguments=arguments)
 
+    def refuse_changes(self, asked: Mapping[str, Any]) -> None:
+        """A run goes on as what it was begun as; only the place of its data and the device may be others."""
+        free = ("data", "device")
+        given = {name: value for name, value in asked.items() if name not in free and value not in (None, ())}
+        other = [name for name, value in given.items() if value != getattr(self, name)]
+        if other:
+            told = ", ".join(f"{name} was {getattr(self, name)!r}, not {given[name]!r}" for name in other)
+            raise BadInput(
+                f"--resume goes on with the run as it was begun: {told}; leave it out, or begin a new run"
+            )
+
 
 _KINDS: dict[str, tuple[type, str]] = {
     "str": (str, "text"),

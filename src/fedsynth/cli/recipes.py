@@ -1,0 +1,50 @@
+"""The command `fedsynth recipes`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fedsynth.cli.flags import AsJson
+from fedsynth.recipes.registry import RECIPES, recipe_named
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the main one."""
+    app.command()(recipes)
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show this recipe's arguments.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the recipes, or what one of them can be told with --set.
+
+    Example: fedsynth recipes dpd_fvae
+    """
+    if name is None:
+        found = {
+            r.name: {"unit": r.unit, "offers": r.offers, "what": _first_line(r.compose.__doc__)}
+            for r in RECIPES.values()
+        }
+        lines = [f"{key:14} protects a {entry['unit']:7} {entry['what']}" for key, entry in found.items()]
+        typer.echo(json.dumps(found) if as_json else "\n".join(lines))
+        return
+    recipe = recipe_named(name)
+    arguments = recipe.arguments().values()
+    if as_json:
+        typer.echo(json.dumps({a.name: {"default": a.default, "help": a.help} for a in arguments}))
+        return
+    typer.echo(f"{_first_line(recipe.compose.__doc__)}\n")
+    for argument in arguments:
+        typer.echo(f"  --set {argument.name + '=' + _shown(argument.default):32} {argument.help}")
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0]
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

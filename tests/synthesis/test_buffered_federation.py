@@ -28,10 +28,8 @@ SCHEMA = {
     "columns": [{"name": "age", "type": "integer", "min": 0, "max": 99},
                 {"name": "ill", "type": "binary", "categories": ["no", "yes"]}],
 }  # fmt: skip
-GAN = {
-    "latent": 2, "hidden": (4,), "batch_rate": 0.5, "steps": 2, "usual_records": 20, "generator_batch": 4, "rounds": 6,
-}  # fmt: skip
 VAE = {"hidden": (4,), "latent": 2, "epochs": 1, "buffer": 3, "concurrency": 6, "rounds": 5}
+FEW = {**VAE, "buffer": 2, "concurrency": 3, "momentum": 0.0}  # each site is one client
 
 
 class Paced(QueueChannel):
@@ -140,15 +138,15 @@ def command(*words) -> int:
 
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory):
-    world = World(tmp_path_factory.mktemp("sealed"), recipe="pp_fedgan", transport="he")
-    world.conduct(arguments=GAN)
+    world = World(tmp_path_factory.mktemp("sealed"), recipe="fvae", transport="he")
+    world.conduct(trust="local", arguments={**FEW, "rounds": 6})
     return world
 
 
 def test_a_sealed_buffer_ends_in_a_statement_and_a_model_that_a_key_holder_opens(sealed, tmp_path):
     told = json.loads((sealed.out / "privacy.json").read_text())
     assert told["private"] and 0 < told["epsilon"] <= 20
-    assert (told["unit"], told["trust"], told["adjacency"]) == ("record", "local", "zero-out")
+    assert (told["unit"], told["trust"], told["adjacency"]) == ("client", "local", "zero-out")
     secret = sealed.folder / "keys" / "ada" / keys.SECRET
     assert command("keys", "open", sealed.out, "--key", secret, "--out", tmp_path / "g") == 0
     assert len(Folder(sealed.out).read_history()) == 6
@@ -184,7 +182,7 @@ def test_every_use_is_in_the_books_of_site_and_server(sealed):
 @pytest.mark.parametrize(("left", "transport"), [(14, "clear"), (17, "clear"), (20, "clear"), (20, "he")])
 def test_a_job_that_ends_in_the_middle_of_a_buffer_charges_nobody_twice(left, transport, tmp_path):
     world = World(tmp_path, recipe="fvae", transport=transport)
-    settings = {"trust": "local", "arguments": {**VAE, "buffer": 2, "concurrency": 3, "momentum": 0.0}}
+    settings = {"trust": "local", "arguments": FEW}
     with pytest.raises(JobEnded):
         world.conduct(left, **settings)
     before = world.uses()
@@ -222,18 +220,18 @@ def test_with_noise_at_the_server_a_lost_job_costs_uses_and_no_more_than_was_agr
 
 def test_when_turns_run_out_training_ends_with_a_sentence(tmp_path):
     world = World(tmp_path, recipe="fvae")
-    world.conduct(trust="local", arguments={**VAE, "buffer": 2, "concurrency": 3, "turns": 2})
+    world.conduct(trust="local", arguments={**FEW, "turns": 2})
     told = [news["sites"]["server"] for news in world.news if "server" in news.get("sites", {})]
     assert told[-1] == "after round 3: too few clients have budget left to fill a buffer; training ends"
     assert (world.out / "generator.safetensors").exists()
 
 
 def test_a_buffer_smaller_than_what_sites_open_is_refused(tmp_path):
-    world = World(tmp_path, recipe="pp_fedgan", transport="he")
+    world = World(tmp_path, recipe="fvae", transport="he")
     with pytest.raises(
         BadInput, match="buffer=2: sites open no sealed average over fewer than 3 clients; set buffer=3"
     ):
-        world.conduct(minimum=3, arguments=GAN)
+        world.conduct(minimum=3, trust="local", arguments=FEW)
 
 
 def test_masked_sums_need_an_agreed_cohort(tmp_path):
@@ -241,7 +239,7 @@ def test_masked_sums_need_an_agreed_cohort(tmp_path):
     with pytest.raises(
         Incompatible, match="opens sums of an agreed cohort, and a buffer takes who comes first"
     ):
-        world.conduct(arguments=GAN)
+        world.conduct()
 
 
 def test_works_of_many_clients_are_not_all_sent_to_a_site_at_once(tmp_path):

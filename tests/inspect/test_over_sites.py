@@ -1,6 +1,7 @@
 """An inspection where the data are: the same result as in the simulator, and every site paid for all of it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from fedsynth.inspect.conductor import looked
 from fedsynth.inspect.inspection import conclude, inspect
 from fedsynth.inspect.primary import graph_from
 from fedsynth.inspect.seen import Seen
+from fedsynth.inspect.unlabelled import strip_labels, without_label
 from fedsynth.inspect.verdict import Simulation
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger
@@ -67,26 +69,30 @@ def compared(inspection, raw, sites, tmp_path, **more):
         for part, flat in model.generator.parts.items():
             torch.testing.assert_close(found.models[name].generator.parts[part], flat, rtol=0, atol=1e-6)
     assert lines_of(ledger) == lines_of(Ledger(tmp_path / "simulated" / "ledger.jsonl"))
-    return found, ledger
+    return found, ledger, seen
+
+
+def with_model(plain, content, schema=SCHEMA):
+    """An inspection whose model also runs in this process."""
+    return replace(plain, model=graph_from(schema, content, "the classifier"))
 
 
 @pytest.fixture(scope="module")
 def by_user(tmp_path_factory):
     folder = tmp_path_factory.mktemp("by user")
     content = classifier()
-    plain = asked(LOW, HIGH, model=None, models=2)
-    whole = Inspection(**{**plain.__dict__, "model": graph_from(SCHEMA, content, "the classifier")})
+    whole = with_model(asked(LOW, HIGH, model=None, models=2), content)
     sites = sites_of(bars(0.5), folder / "sites")
     return (*compared(whole, bars(0.5), sites, folder, content=content), sites)
 
 
 def test_a_bug_is_found_over_sites_as_in_the_simulator(by_user):
-    found, _, _ = by_user
+    found, _, _, _ = by_user
     assert found.fires is True and found.empty == []
 
 
 def test_every_site_paid_for_the_questions_and_both_models(by_user):
-    _, ledger, sites = by_user
+    _, ledger, _, sites = by_user
     released = [(line.what, line.event) for line in ledger.lines()]
     for site in sites.values():
         assert site.ledger.verify() == []
@@ -97,7 +103,7 @@ def test_every_site_paid_for_the_questions_and_both_models(by_user):
 
 
 def test_nothing_of_a_run_is_left_at_a_site_but_its_plan(by_user):
-    _, _, sites = by_user
+    _, _, _, sites = by_user
     for site in sites.values():
         left = {path.name for path in (site.folder / "runs").rglob("*") if path.is_file()}
         assert left == {"begin.bin", "standing.bin"}
@@ -116,9 +122,10 @@ def people(seed=0):
 def test_a_table_by_example_with_parts_that_stay_at_the_clients(tmp_path):
     request = Request(
         recipe="dpd_fvae",
-        epsilon=30.0,
+        epsilon=500.0,
         delta=1e-2,
         rounds=2,
+        noise_multiplier=1.0,
         seed=1,
         arguments={"hidden": (8,), "latent": 2, "rate": 0.8},
     )
@@ -127,43 +134,60 @@ def test_a_table_by_example_with_parts_that_stay_at_the_clients(tmp_path):
     compared(inspection, people(), sites_of(people(), tmp_path, TABLE), tmp_path)
 
 
+def open_request(plain):
+    """The same without privacy: no time is spent on noise."""
+    request = replace(plain.request, private=False, epsilon=None, delta=None)
+    return replace(plain, request=request)
+
+
 def test_mistakes_by_example_and_weak_classes(tmp_path):
     content = classifier()
-    plain = asked(WRONG, WEAK, model=None, models=0)
-    whole = Inspection(**{**plain.__dict__, "model": graph_from(SCHEMA, content, "the classifier")})
-    _, ledger = compared(whole, bars(0.5), sites_of(bars(0.5), tmp_path), tmp_path, content=content)
-    assert "accuracy of the model by class" in [line.what for line in ledger.lines()]
+    whole = with_model(open_request(asked(WRONG, WEAK, model=None, models=0)), content)
+    compared(whole, bars(0.5), sites_of(bars(0.5), tmp_path), tmp_path, content=content)
+
+
+def test_rows_that_a_public_model_finds_unlikely(tmp_path):
+    content = classifier(np.ones((64, 1)))  # how bright a row is
+    dark = {"by": "example", "criterion": "unlikely", "threshold": 32.0}
+    bright = {"by": "example", "criterion": "told_apart", "threshold": 32.0}
+    whole = with_model(open_request(asked(dark, bright, model=None, models=0)), content)
+    found, _, _ = compared(whole, bars(0.5), sites_of(bars(0.5), tmp_path), tmp_path, content=content)
+    assert found.models["bad"].share.told == pytest.approx(0.5, abs=1e-6)
+
+
+def test_rows_of_sites_whose_schema_has_no_label(tmp_path):
+    raw, plain = strip_labels(bars(0.0), "side"), without_label(SCHEMA)
+    whole = open_request(asked({"criterion": "unlabelled", "by": "example"}, None, model=None, models=0))
+    whole = replace(whole, schema=plain)
+    found, _, _ = compared(whole, raw, sites_of(raw, tmp_path, plain), tmp_path)
+    assert found.models["bad"].sample.labels is None
 
 
 def test_what_was_released_is_written_and_read_again(by_user, tmp_path):
+    _, ledger, seen, _ = by_user
     plain = asked(LOW, HIGH, model=None, models=0)
-    sites = sites_of(bars(0.5), tmp_path / "sites")
-    seen = looked(call_to(sites, plain, content=classifier()), Purse(Ledger(None), "look"))
     written = {path.name for path in seen.save(tmp_path)}
     assert written == {"bad.safetensors", "good.safetensors", "seen.json"}
     again = Seen.load(tmp_path, plain.request, plain.trained)
-    assert json.dumps(conclude(plain, again, Ledger(None)).to_dict()) == json.dumps(
-        conclude(plain, seen, Ledger(None)).to_dict()
-    )
+    told = [conclude(plain, one, ledger).to_dict() for one in (again, seen)]
+    assert json.dumps(told[0]) == json.dumps(told[1])
 
 
 def test_a_site_that_forbids_it_is_left_out_and_says_why(tmp_path):
-    news = []
     closed = {"cern": allowing(inspect=False)}
     sites = sites_of(bars(0.5), tmp_path, policies=closed)
     with pytest.raises(TooFewSites, match=r"cern refuses: inspections are not allowed here.*inspect = true"):
         call_to(sites, content=classifier()).gather()
-    call = call_to(sites, content=classifier(), minimum=2, news=news)
-    seen = looked(call, Purse(Ledger(None), "look"))
-    assert seen.trainer.task.clients == 40
-    assert not sites["cern"].ledger.lines() and sites["ada"].ledger.lines()
+    assert call_to(sites, content=classifier(), minimum=2).gather().clients == 40
 
 
 def test_a_site_whose_budget_is_too_small_for_all_of_it_pays_for_nothing(tmp_path):
     poor = {"bern": allowing(budget=Budget(5.0, 1e-2))}  # enough for the questions, and no more
     sites = sites_of(bars(0.5), tmp_path, policies=poor)
-    seen = looked(call_to(sites, content=classifier(), minimum=2), Purse(Ledger(None), "look"))
+    ledger = Ledger(None)
+    seen = looked(call_to(sites, content=classifier(), minimum=2), Purse(ledger, "look"))
     assert seen.trainer.task.clients == 40 and not sites["bern"].ledger.lines()
+    assert lines_of(sites["ada"].ledger) == lines_of(ledger)
 
 
 def test_a_selection_that_nobody_meets_costs_the_same_and_is_said_to_be_noise(tmp_path):

@@ -81,22 +81,21 @@ class OverSites:
         ledger = Ledger(out / "ledger.jsonl")
         return conclude(self.asked, seen, ledger, out=out, tell=tell, caveats=_CAVEATS)
 
-    def _assignment(self) -> Assignment:
-        asked = self.asked
-        plain = Assignment.new(
-            self.kit,
-            asked.request,
-            asked.schema,
-            self.minimum_sites,
-            Patience(round_s=self.round_s),
-            self.earlier,
-        )
-        looked_for = {
-            "selections": {name: selection.table for name, selection in asked.selections.items()},
-            "survey_share": asked.survey_share,
+    @property
+    def looked_for(self) -> dict[str, object]:
+        """What the server is told of it, as JSON values."""
+        return {
+            "selections": {name: selection.table for name, selection in self.asked.selections.items()},
+            "survey_share": self.asked.survey_share,
             "model": self.model.to_dict(),
         }
-        return replace(plain, inspection=looked_for)
+
+    def _assignment(self) -> Assignment:
+        asked, patience = self.asked, Patience(round_s=self.round_s)
+        plain = Assignment.new(
+            self.kit, asked.request, asked.schema, self.minimum_sites, patience, self.earlier
+        )
+        return replace(plain, inspection=self.looked_for)
 
 
 def _unwatched(done: Round, epsilon: float | None, rounds: int) -> None:

@@ -51,13 +51,16 @@ class Call:
     tell: Callable[[str, int, str], None] = lambda site, version, what: None
     now: Callable[[], float] = time.monotonic
 
+    @property
+    def first_question(self) -> Question:
+        """What is asked first; sites are invited to it."""
+        return Survey.of(self.asked.selections).all[0]
+
     def gather(self) -> Roster:
-        """The sites that would take part, and how many clients they have."""
-        selections = self.asked.selections
-        first, target = Survey.of(selections).all[0], self.asked.request.target
-        plan = Plan(self.name, selections, 1.0 if target else None, self.source, first)
-        remote = self.remote(plan)
-        return remote.invite(self.terms(plan, 0, {}))
+        """The sites that would take part, and how many clients they have; noise is calibrated to these."""
+        noise = 1.0 if self.asked.request.target else None
+        plan = Plan(self.name, self.asked.selections, noise, self.source, self.first_question)
+        return self.remote(plan).invite(self.terms(plan, 0, {}))
 
     def say(self, words: str) -> None:
         """What the server does now, for whoever waits."""

@@ -140,7 +140,10 @@ def over_noise() -> None:
         points = sorted(
             (line["noise"], line)
             for name, line, _ in scored()
-            if name == data and line["system"] == "published" and line["noise"]
+            if name == data
+            and line["system"] == "published"
+            and line["noise"]
+            and line.get("clients", TEN) == TEN
         )
         for axis, measure in zip(axes, ("fid", "kid", "is"), strict=True):
             if points:

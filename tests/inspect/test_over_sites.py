@@ -182,7 +182,7 @@ def test_a_site_that_forbids_it_is_left_out_and_says_why(tmp_path):
 
 
 def test_a_site_whose_budget_is_too_small_for_all_of_it_pays_for_nothing(tmp_path):
-    poor = {"bern": allowing(budget=Budget(5.0, 1e-2))}  # enough for the questions, and no more
+    poor = {"bern": allowing(budget=Budget(16.0, 1e-2))}  # enough for the questions and one model
     sites = sites_of(bars(0.5), tmp_path, policies=poor)
     ledger = Ledger(None)
     seen = looked(call_to(sites, content=classifier(), minimum=2), Purse(ledger, "look"))

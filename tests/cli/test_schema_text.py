@@ -5,7 +5,10 @@ import json
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.cli.run import schema_of
 from fedsynth.data.schema import Schema
+from fedsynth.errors import NotPrivate
+from fedsynth.synthesis.request import Request
 
 
 @pytest.fixture
@@ -29,6 +32,10 @@ def test_paid_words_leave_their_cost_beside_the_schema(posts, tmp_path, capsys):
     assert code == 0 and "3 words (paid for)" in told
     assert set(Schema.load(out).vocabulary) == {"the", "cat", "sat"}
     assert (tmp_path / "schema.ledger.jsonl").exists()
+    other = Request("dp_fedavg_lm", schema=str(out), client_column="thread", epsilon=8.0, delta=1e-5)
+    with pytest.raises(NotPrivate, match="'user' paid for the schema"):
+        schema_of(other)
+    assert schema_of(other.changed(client_column="user")).client == "user"
 
 
 def test_a_public_file_needs_no_texts(tmp_path, capsys):

@@ -102,7 +102,7 @@ def _learned(
         raise BadInput("--client-column: say whose a text is, so that the words are paid for by client")
     epsilon, delta = budget_of(pay)
     frame = read_texts(file, text_column, client_column)
-    return pay_for_vocabulary(
+    paid = pay_for_vocabulary(
         frame[text_column].tolist(),
         frame[client_column].to_numpy(),
         epsilon=epsilon,
@@ -112,3 +112,4 @@ def _learned(
         ledger=Ledger(beside(out)),
         rng=Rng(),
     )
+    return paid.with_client(client_column)  # who paid: a promise to others cannot count on it

@@ -1,4 +1,4 @@
-"""PP-FedGAN without an opening, as published: what leaves, what it costs whom, and that the generator never sees a row."""
+"""PP-FedGAN as published, without an opening: what leaves, what it costs whom; the generator never sees a row."""
 
 from dataclasses import replace
 

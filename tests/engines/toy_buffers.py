@@ -92,6 +92,16 @@ class Witness:
     refusals: set[str] = field(default_factory=set)
 
 
+class Restless:
+    """The server's seeded randomness, but that each of its lives asks other clients."""
+
+    def __init__(self, rng: Rng, life: int) -> None:
+        self.rng, self.life = rng, life
+
+    def at(self, purpose, *keys):
+        return self.rng.at(purpose, *keys, *((self.life,) if purpose == "cohort" else ()))
+
+
 class Recorded:
     """A link that notes who arrived since the last step, and from which version."""
 
@@ -202,7 +212,7 @@ def play(
 def serve(network, witness, saved, trust, random, faults):
     """One life of the server, with the order of writes of a real one."""
     terms, algorithm = ALGORITHMS[trust]
-    rng = Rng(SEED)
+    rng = Restless(Rng(SEED), witness.crashes)
     remote = Remote(network, "run", minimum=1, patience=Patience(10.0, 3.0, 1.0), now=network.now)
     buffered = Buffered(remote)
     link, purse = Recorded(buffered, witness), Purse(witness.ledger, "run")

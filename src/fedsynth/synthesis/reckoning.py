@@ -51,5 +51,6 @@ def with_paid_uses(
             f"{lost}, and some of its clients have no use left to pay for it again (at most {most}); the last finished "
             "round is in the checkpoint"
         )
-    standing = replace(standing.spared(spent), lost=np.setdiff1d(standing.lost, paid))
+    unpaid = standing.lost[~np.isin(standing.lost, paid)]  # one that was lost twice stays so
+    standing = replace(standing.spared(spent), lost=unpaid)
     return replace(state, standing=standing.at_least(uses).to_tensors())

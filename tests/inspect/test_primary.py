@@ -2,39 +2,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from bars import SCHEMA, bars, brighter_side
+from sites_with_bars import classifier
 
 from fedsynth.data.clients import RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.inspect.primary import Installed, class_scores, primary_from, row_scores
 
-onnx = pytest.importorskip("onnx", reason="ONNX files are made by onnx")
+pytest.importorskip("onnx", reason="ONNX files are made by onnx")
 pytest.importorskip("onnxruntime", reason="ONNX files are run by onnxruntime (extra inspect)")
 
 
-def graph(path, weights, shape):
-    """A model that flattens its rows and multiplies them."""
-    helper, numbers = onnx.helper, onnx.TensorProto.FLOAT
-    held = onnx.numpy_helper.from_array(weights.astype(np.float32), "weights")
-    nodes = [
-        helper.make_node("Flatten", ["rows"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["scores"]),
-    ]
-    made = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("rows", numbers, ["n", *shape])],
-        [helper.make_tensor_value_info("scores", numbers, ["n", weights.shape[1]])],
-        [held],
-    )
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-
-
-@pytest.fixture
-def classifier(tmp_path):
+@pytest.fixture(name="classifier")
+def classifier_file(tmp_path):
     sides = np.zeros((8, 8, 2))
     sides[:, :4, 0] = sides[:, 4:, 1] = 255 / 32
-    graph(tmp_path / "sides.onnx", sides.reshape(64, 2), [1, 8, 8])
+    (tmp_path / "sides.onnx").write_bytes(classifier(sides.reshape(64, 2)))
     return tmp_path / "sides.onnx"
 
 
@@ -55,7 +38,7 @@ def test_an_onnx_file_of_a_table_gets_encoded_rows_without_the_label(tmp_path):
             ],
         }
     )
-    graph(tmp_path / "row.onnx", np.array([[1.0], [-1.0]]), [2])
+    (tmp_path / "row.onnx").write_bytes(classifier(np.array([[1.0], [-1.0]]), (2,)))
     rows = RawClients(
         np.zeros(2, dtype=np.int64), 1, ("",), frame=pd.DataFrame({"sex": ["F", "M"], "ill": ["no", None]})
     )

@@ -5,7 +5,8 @@
     python experiments/pp_fedgan/measure.py time mnist --systems "every step" --no-privacy --out FILE
 
 Clients (ten, unless asked otherwise) hold all training images. Scores are of 10,000 synthetic images against the test
-split, in the features of a LeNet that is trained once on real training images (its hash stands in every result). The
+split, in the features of a LeNet that was trained once on real training images (lenets/; its hash stands in every
+result). The
 runs are seeded simulations; epsilon is what the client that was used most would have paid, the class balance not
 counted where nothing else is asked for: it is even. `quality`:
     opening        pp_fedgan's defaults, ten rounds of all: one noisy answer buys what the generator starts from
@@ -29,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 
 from fedsynth.data.clients import encode_clients, image_clients_from
 from fedsynth.data.datasets import fashion_mnist, mnist, svhn
@@ -36,7 +38,13 @@ from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.speeds import Speeds
 from fedsynth.engines.virtual_clock import VirtualClock
 from fedsynth.evaluation.experiment import machine
-from fedsynth.evaluation.features import extract, lenet
+from fedsynth.evaluation.features import (
+    FeatureNetwork,
+    LeNet,
+    extract,
+    lenet_features,
+    trained_lenet,
+)
 from fedsynth.evaluation.image_fidelity import frechet_distance, inception_score, kernel_distance
 from fedsynth.evaluation.image_utility import image_performance
 from fedsynth.federation.loop import learn_balance, run
@@ -46,6 +54,7 @@ from fedsynth.recipes.budget import Target, cost, each_round, fit_budget, once
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 
+LENETS = Path(__file__).parent / "lenets"
 CLIENTS, DELTA, PASSES, MADE = 10, 1e-4, 20, 10_000
 STEPS, BATCH = 94, 128  # of a client's use: two passes over 6,000 images
 PAPER = {"start_share": 0.0, "batch_rate": BATCH / 6000, "steps": STEPS, "generator_batch": BATCH}
@@ -74,14 +83,27 @@ class Judge:
         self.images, self.labels, self.schema = _square(*DATA[data]("train"), rows)
         self.test, self.truth, _ = _square(*DATA[data]("test"), rows)
         self.classes = len(self.schema.classes)
-        passes = 4 if len(self.images) > 10_000 else 20
-        self.network = lenet(self.pixels(self.images), self.codes(self.labels), self.classes, passes=passes)
+        self.network = self.kept_lenet(data)
         self.real = extract(self.network, self.pixels(self.test))
         self.records = len(self.images) // clients
         raw = image_clients_from(
             self.images, self.labels, clients=clients, split="uniform", rng=Rng(0).at("split")
         )
         self.clients = encode_clients(raw, self.schema)
+
+    def kept_lenet(self, data: str) -> FeatureNetwork:
+        """The LeNet of this data set: as it was kept, or trained on real training images and kept from now on."""
+        path = LENETS / f"{data}.safetensors"
+        if path.exists():
+            network = LeNet(self.schema.channels, self.classes)
+            network.load_state_dict(load_file(path))
+            return lenet_features(network)
+        images, labels, _ = _square(*DATA[data]("train"), None)
+        passes = 4 if len(images) > 10_000 else 20
+        network = trained_lenet(self.pixels(images), self.codes(labels), self.classes, passes=passes)
+        path.parent.mkdir(exist_ok=True)
+        save_file(network.state_dict(), path)
+        return lenet_features(network)
 
     def pixels(self, images: np.ndarray) -> torch.Tensor:
         """Bytes with the channel axis first."""

@@ -113,6 +113,21 @@ def lenet(
     Feature spaces of other data sets, seeds or versions of torch are different ones: the hash of the weights
     in a score shows it.
     """
+    return lenet_features(trained_lenet(images, classes, count, seed=seed, passes=passes))
+
+
+def lenet_features(network: LeNet) -> FeatureNetwork:
+    """A trained LeNet as a network of features."""
+    network.eval()
+    return FeatureNetwork(
+        "lenet", weights_hash(network.parameters()), _SIDE, lambda x: network(resized(x, _SIDE))
+    )
+
+
+def trained_lenet(
+    images: Tensor, classes: Tensor, count: int, *, seed: int = 0, passes: int = _LENET_PASSES
+) -> LeNet:
+    """The network behind `lenet`, for who wants to keep its weights."""
     if len(torch.unique(classes)) < 2:
         raise BadInput("the real images have fewer than 2 classes to train LeNet on; use another network")
     generator = Rng(seed).at("lenet").torch_generator()
@@ -128,10 +143,7 @@ def lenet(
         passes,
         generator,
     )
-    network.eval()
-    return FeatureNetwork(
-        "lenet", weights_hash(network.parameters()), _SIDE, lambda x: network(resized(x, _SIDE))
-    )
+    return network
 
 
 def fit(

@@ -1,10 +1,13 @@
 """Figure 4: the accuracy of a CNN over epsilon, for moment_vae with clients and with records protected.
 
-python experiments/dpd_fvae/curve.py measure [--device cuda] [--out FOLDER]   one private training a point
-python experiments/dpd_fvae/curve.py draw [--out FOLDER]                      the figure from what was measured
+python experiments/dpd_fvae/curve.py measure [--only CURVE] [--device cuda] [--out FOLDER]
+python experiments/dpd_fvae/curve.py draw [--out FOLDER]
+
+A point is one private training and one CNN. Points that were measured are kept: a curve can be made in pieces.
 """
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 
@@ -33,14 +36,17 @@ def request(unit, trust, epsilon, device):
     )
 
 
-def measure(device, rows):
+def measure(device, rows, only, file):
+    """One training and one CNN a point; the file is written after each."""
     judge = ImageJudge("mnist", ("cnn",), 1, rows, passes=6)
-    points = [(name, epsilon) for name in PROTECTED for epsilon in EPSILONS]
-    made = [judge.trial(request(*PROTECTED[name], epsilon, device), None) for name, epsilon in points]
-    found = {name: {} for name in PROTECTED}
-    for (name, epsilon), (score,) in zip(points, judge.scores(made), strict=True):
-        found[name][f"{epsilon:g}"] = score.value
-    return found
+    found = json.loads(file.read_text()) if file.exists() else {}
+    for name, epsilon in itertools.product(only or PROTECTED, EPSILONS):
+        points = found.setdefault(name, {})
+        if f"{epsilon:g}" not in points:
+            made = judge.trial(request(*PROTECTED[name], epsilon, device), None)
+            points[f"{epsilon:g}"] = judge.scores([made])[0][0].value
+            file.write_text(json.dumps(found, indent=1) + "\n")
+            print(name, epsilon, points[f"{epsilon:g}"], flush=True)
 
 
 def draw(found, path):
@@ -51,9 +57,8 @@ def draw(found, path):
 
     figure, axis = pyplot.subplots(figsize=(6, 3.4))
     for name, points in found.items():
-        (line,) = axis.semilogx(
-            [float(epsilon) for epsilon in points], list(points.values()), "o-", label=name
-        )
+        at = sorted((float(epsilon), accuracy) for epsilon, accuracy in points.items())
+        (line,) = axis.semilogx(*zip(*at, strict=True), "o-", label=name)
         axis.plot(10.0, PAPER[name], "x", color=line.get_color(), label=f"the paper, {name}")
     axis.set(xlabel="epsilon (delta = 1e-5)", ylabel="accuracy of a CNN", ylim=(0, 1))
     axis.legend(fontsize=7)
@@ -66,13 +71,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=("measure", "draw"))
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", nargs="+", choices=PROTECTED)
     parser.add_argument("--rows", type=int, help="train on the first so many images, for a quick look")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     file = asked.out / "curve.json"
     if asked.what == "measure":
-        file.write_text(json.dumps(measure(asked.device, asked.rows), indent=1) + "\n")
+        measure(asked.device, asked.rows, asked.only, file)
     draw(json.loads(file.read_text()), asked.out / "curve.png")
 
 

@@ -12,6 +12,7 @@ Clipping and noise are looked at one without the other, which protects nobody: r
 """
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 
@@ -79,24 +80,22 @@ def trained(algorithm, clients, device):
     return state, [float(torch.cat(each).median()) for _, each in sorted(link.norms.items())]
 
 
-def norms(device, rounds, rows, sizes, most_epochs):
-    """Median norms by network, local epochs and system."""
+def norms(device, rounds, rows, sizes, most_epochs, keep):
+    """Median norms by network, local epochs and system; kept after each."""
     clients, schema = data_of("fashion_mnist", 100, rows)
     found = {}
-    for size in sizes:
-        for epochs in [number for number in (1, 10) if number <= most_epochs]:
-            for recipe in ("fvae", "dpd_fvae"):
-                asked = {**BATCH, "size": size, "epochs": epochs, "rate": 0.1, "momentum": 0.5}
-                algorithm, _ = algorithm_of(recipe, schema, 100, rounds, asked)
-                found[f"{size}, {epochs} local epochs, {recipe}"] = trained(algorithm, clients, device)[1]
-                print(
-                    size, epochs, recipe, np.round(found[f"{size}, {epochs} local epochs, {recipe}"][-1], 3)
-                )
-    return found
+    for size, epochs, recipe in itertools.product(sizes, (1, 10), ("fvae", "dpd_fvae")):
+        if epochs <= most_epochs:
+            asked = {**BATCH, "size": size, "epochs": epochs, "rate": 0.1, "momentum": 0.5}
+            algorithm, _ = algorithm_of(recipe, schema, 100, rounds, asked)
+            medians = trained(algorithm, clients, device)[1]
+            found[f"{size}, {epochs} local epochs, {recipe}"] = medians
+            keep(found)
+            print(size, epochs, recipe, np.round(medians[-1], 3), flush=True)
 
 
-def resilience(kind, device, rounds, rows, out):
-    """Accuracy of a CNN on the test split and a picture, of each system in the same setting."""
+def resilience(kind, device, rounds, rows, out, keep):
+    """Accuracy of a CNN on the test split and a picture, of each system in the same setting; kept after each."""
     clients, schema = data_of("mnist", 500, rows)
     real, labels, _ = mnist("test")
     test = torch.tensor(real)[:, None].to(device), torch.tensor(labels.astype(int)).to(device)
@@ -113,8 +112,8 @@ def resilience(kind, device, rounds, rows, out):
         write_grid(shown, out / f"{kind}_{recipe}.png")
         made = torch.tensor(images)[:, None].to(device), torch.tensor(drawn.astype(int)).to(device)
         found[recipe] = image_performance(made, test, 10, "cnn", 0, 10).accuracy
-        print(kind, recipe, found[recipe])
-    return found
+        keep(found)
+        print(kind, recipe, found[recipe], flush=True)
 
 
 def draw_norms(found, path):
@@ -148,13 +147,17 @@ def main():
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
+
+    def keep(found):
+        told = {"what": asked.what, "rounds": asked.rounds, "found": found}
+        (asked.out / f"{asked.what}.json").write_text(json.dumps(told, indent=1) + "\n")
+        if asked.what == "norms":
+            draw_norms(found, asked.out / "norms.png")
+
     if asked.what == "norms":
-        found = norms(asked.device, asked.rounds, asked.rows, asked.sizes, asked.most_epochs)
-        draw_norms(found, asked.out / "norms.png")
+        norms(asked.device, asked.rounds, asked.rows, asked.sizes, asked.most_epochs, keep)
     else:
-        found = resilience(asked.what, asked.device, asked.rounds, asked.rows, asked.out)
-    told = {"what": asked.what, "rounds": asked.rounds, "found": found}
-    (asked.out / f"{asked.what}.json").write_text(json.dumps(told, indent=1) + "\n")
+        resilience(asked.what, asked.device, asked.rounds, asked.rows, asked.out, keep)
 
 
 if __name__ == "__main__":

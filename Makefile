@@ -46,7 +46,7 @@ soak: install
 	$(BIN)/python -m pytest -m slow
 
 tables: install
-	$(BIN)/python experiments/tables.py
+	$(BIN)/python experiments/tables.py && $(BIN)/python experiments/overview.py
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache

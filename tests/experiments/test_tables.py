@@ -78,6 +78,13 @@ def test_the_tables_in_the_pages_are_those_of_the_results(tables):
             assert tables.fill(front, name, expected) == front, "run make tables"
 
 
+def test_the_overview_is_that_of_the_results(tables, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    overview = importlib.import_module("overview")
+    page = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
+    assert tables.fill(page, "overview", overview.overview(overview.LINES)) == page, "make tables"
+
+
 def test_results_may_bring_their_own_cells(tables):
     rows = [
         {"order": place, "layout": "plain", "cells": {"what": what, "seconds": value}, "note": "On 2 cores."}

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
@@ -77,6 +78,12 @@ def test_the_server_trains_generators_that_make_data_for_every_label(kind, arran
     made = algorithm.model.sample(params, torch.tensor([0, 1, 1, 0]), Rng(2))
     assert len(made) == 4 and made.isfinite().all()
     assert after.balance is not None and len(after.balance) == 2
+
+
+def test_what_an_opening_deals_out_to_one_gan_a_class_can_be_written_to_a_file(ten):
+    _, state = opened(built("image", classes="separate"), ten["image"], Rng(1))
+    stored = load(save(dict(state.parts)))  # refused where two parts are one tensor
+    assert all(torch.equal(stored[part], state.parts[part]) for part in state.parts)
 
 
 @pytest.mark.parametrize("kind", ["table", "image"])

@@ -103,7 +103,7 @@ class DealtOut:
             own = {name: value[number : number + 1] for name, value in named.items()}
             parts[of_class("prior", number)] = single.join(own)
             if curve is not None:
-                parts[of_class("levels", number)] = curve
+                parts[of_class("levels", number)] = curve.clone()  # a file cannot hold one tensor twice
         return replace(learned, parts=parts)
 
 

@@ -12,6 +12,7 @@ model spells the unknown first words; its noise is such that it and both models 
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +42,8 @@ LETTER_SETTINGS = {"rounds": 150, "rate": 0.2, "clip": 1.0, "learning_rate": 5.0
 class Texts:
     """Everybody but the users of the public corpus."""
 
-    def __init__(self, users=0):
-        frame = pd.concat([stack_exchange("train"), stack_exchange("test")])
-        found = sentences_by_user(frame)
+    def __init__(self, splits=("train", "test"), users=0):
+        found = sentences_by_user(pd.concat([stack_exchange(split) for split in splits]))
         self.users = found[:users] if users else found
 
     def words(self, schema, share, seed):
@@ -99,6 +99,8 @@ def measure_words(texts, options):
 
 def noise_of_letters(schema, clients, settings, options):
     """What is left of the budget after the models of words, or all of it with --all."""
+    if options.epsilon is None:
+        return 0.0
     if options.all:
         return noise_for(schema, clients, tuple(sorted(settings.items())), ALL_COST, DELTA, 1)
     spoken = Schema(kind="text", vocabulary=public_words(WORDS), length=LENGTH)
@@ -115,6 +117,7 @@ def measure_letters(texts, options):
     schema = Schema(kind="text", vocabulary="bytes", length=LETTERS)
     settings = {**LETTER_SETTINGS, **options.settings}
     noise = noise_of_letters(schema, len(texts.users), settings, options)
+    others = Texts(("public",))
     for seed in range(*options.seeds):
         for share in options.shares:
             clients = texts.letters(schema, known_words, share, seed, not options.all)
@@ -122,19 +125,24 @@ def measure_letters(texts, options):
                 schema,
                 clients,
                 settings,
-                epsilon=ALL_COST,
+                epsilon=options.epsilon and ALL_COST,
                 noise=noise,
                 seed=100 + seed,
                 device=options.device,
                 chunk=options.chunk,
+                last=options.last,
             )
             speaker = Speaker(made.generator)
             drawn = speaker.encoding.decode(speaker.rows(20_000, Rng(seed)))
+            unseen = others.letters(schema, known_words, share, seed, not options.all)
             yield {
                 "share": share,
                 "seed": seed,
                 "all": options.all,
+                "last": options.last,
                 "top": unlisted_words(made.generator, known_words, Rng(seed)),
+                "frequent": frequent_words(speaker, clients),
+                "held out": float(speaker.model.log_probability(speaker.params, unseen.x).mean()),
                 "with a space": float(np.mean([" " in word for word in drawn])),
                 "with a space, real": float((clients.x == ord(" ") + 2).any(1).double().mean()),
                 "noise": made.noise,
@@ -142,6 +150,17 @@ def measure_letters(texts, options):
                 "losses": [made.losses[0], made.losses[-1]],
                 "clients": len(clients),
             }
+
+
+def frequent_words(speaker, clients, count=20):
+    """The most frequent words that clients really hold, with their shares of all and their probabilities here."""
+    held = Counter(speaker.encoding.decode(clients.x.long()))
+    words = [word for word, _ in held.most_common(count)]
+    chances = speaker.probabilities(words)
+    return [
+        [word, held[word] / len(clients.x), float(chance)]
+        for word, chance in zip(words, chances, strict=True)
+    ]
 
 
 def main():
@@ -152,6 +171,9 @@ def main():
     parser.add_argument("--epsilon", type=float, default=WORDS_COST)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--no-privacy", dest="epsilon", action="store_const", const=None)
+    parser.add_argument(
+        "--last", type=int, default=1, help="letters: the mean of so many last rounds' models"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--chunk", type=int, default=640)
     parser.add_argument("--set", dest="pairs", nargs="*", default=(), metavar="NAME=VALUE")
@@ -162,12 +184,12 @@ def main():
     options.settings = dict(pair.split("=") for pair in options.pairs)
     if options.quick:
         options.settings |= {"rounds": 2, "most_batches": 1}
-    texts = Texts(200 if options.quick else 0)
+    texts = Texts(users=200 if options.quick else 0)
     measured = measure_words if options.what == "words" else measure_letters
     options.out.mkdir(parents=True, exist_ok=True)
     found = []
     for result in measured(texts, options):
-        spent = options.epsilon if options.what == "words" else ALL_COST
+        spent = ALL_COST if options.what == "letters" and options.epsilon else options.epsilon
         usual = WORD_SETTINGS if options.what == "words" else LETTER_SETTINGS
         used = {**usual, **options.settings}
         found.append({**result, "epsilon": spent, "delta": DELTA, "settings_used": used})

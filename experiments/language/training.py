@@ -4,6 +4,7 @@ As `fedsynth run` does, but for many trainings in one process: stacks have one s
 """
 
 import time
+from collections import deque
 from dataclasses import dataclass
 from functools import cache
 
@@ -49,6 +50,7 @@ class Trained:
     noise: float
     seconds: float
     losses: tuple[float, ...]
+    ends: tuple[torch.Tensor, ...]  # the parameters after each of the last rounds
 
 
 @cache
@@ -77,8 +79,12 @@ def train(
     seed=0,
     device="cpu",
     chunk=512,
+    last=1,
 ):
-    """One of `models` models that cost epsilon together, or one with this noise."""
+    """One of `models` models that cost epsilon together, or one with this noise.
+
+    It is the mean of the models after so many of the `last` rounds: each of them is released already, so this is free.
+    """
     if noise is None:
         noise = noise_for(schema, len(clients), tuple(sorted(settings.items())), epsilon, delta, models)
     values = {**RECIPE.values(settings), "noise_multiplier": noise}
@@ -91,19 +97,17 @@ def train(
         else InProcess(clients, rng)
     )
     losses = []
+    ends = deque(maxlen=last)
+
+    def after(state, done):
+        losses.append(done.loss)
+        ends.append(state.parts["model"].cpu())
+
     began = time.perf_counter()
-    state = run(
-        algorithm,
-        link,
-        algorithm.init(rng.at("init")),
-        rng,
-        lambda *_: None,
-        lambda state, done: losses.append(done.loss),
-        algorithm.rounds,
-    )
+    run(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None, after, algorithm.rounds)
     seconds = time.perf_counter() - began
-    generator = Generator(schema, RECIPE.name, values, {"model": state.parts["model"]})
-    return Trained(generator, noise, seconds, tuple(losses))
+    generator = Generator(schema, RECIPE.name, values, {"model": torch.stack(list(ends)).mean(0)})
+    return Trained(generator, noise, seconds, tuple(losses), tuple(ends))
 
 
 def clients_of(rows_by_user, encode):

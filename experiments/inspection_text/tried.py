@@ -13,11 +13,11 @@ from pathlib import Path
 
 import measure
 import torch
-from training import train
 
 from fedsynth.data.schema import Schema
 from fedsynth.inspect.text import Speaker, unlisted_words
 from fedsynth.rng import Rng
+from training import train
 
 LAST = (1, 20, 50, 100)
 

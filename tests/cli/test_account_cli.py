@@ -3,22 +3,18 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from fedsynth.cli.account import register
+from fedsynth.cli.main import app
 from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
 
 KEYS = {
     "epsilon", "delta", "noise_multiplier", "rounds", "rate", "clients", "sampling", "adjacency", "unit", "accountant",
 }  # fmt: skip
 
-app = typer.Typer()
-register(app)
-
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [*arguments, "--delta", "1e-5"], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["account", *arguments, "--delta", "1e-5"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result
 
@@ -119,4 +115,4 @@ def test_the_text_is_one_sentence_and_legacy_is_labelled_on_standard_error():
 )
 def test_what_cannot_be_answered_is_explained(text, error, message):
     with pytest.raises(error, match=message):
-        CliRunner().invoke(app, [*text.split(), "--delta", "1e-5"], catch_exceptions=False)
+        CliRunner().invoke(app, ["account", *text.split(), "--delta", "1e-5"], catch_exceptions=False)

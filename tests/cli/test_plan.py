@@ -3,14 +3,10 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from fedsynth.cli.plan import register
+from fedsynth.cli.main import app
 from fedsynth.errors import BadInput
-
-app = typer.Typer()
-register(app)
 
 SCHEMA = {
     "version": 1,
@@ -44,7 +40,7 @@ def invoke(schema, *extra):
         "--delta",
         "1e-5",
     ]
-    return CliRunner().invoke(app, [*given, "--recipe", "fvae", *extra], catch_exceptions=False)
+    return CliRunner().invoke(app, ["plan", *given, "--recipe", "fvae", *extra], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
-from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput, BudgetExhausted, nearest
 from fedsynth.privacy import account as accounting
 from fedsynth.privacy.account import ACCOUNTANTS, ADJACENCIES, PAIRS, SAMPLINGS
@@ -65,33 +64,22 @@ class Question:
         return {"adjacency": self.adjacency, "accountant": self.accountant}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command("account")(account)
-
-
 def account(
-    delta: Annotated[float, typer.Option(help="Chance of failure, well below 1 / clients.")],
-    noise_multiplier: Annotated[float | None, typer.Option(help="Noise over clip.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Target; what is left out is solved for.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Chance of each client to be in a round.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Number of clients (or records).")] = None,
-    cohort: Annotated[int | None, typer.Option(help="Clients in a round.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds (or steps).")] = None,
-    sampling: Annotated[str | None, typer.Option(help="poisson, fixed or none.")] = None,
-    adjacency: Annotated[str | None, typer.Option(help="add-remove, replace-one or zero-out.")] = None,
-    unit: Annotated[str, typer.Option(help="client or record: what the neighbours differ in.")] = "client",
-    accountant: Annotated[str, typer.Option(help="pld, rdp or rdp-legacy.")] = "pld",
-    relative_to: Annotated[
-        str,
-        typer.Option(help="What the noise multiplier is relative to: clip, or sensitivity (as some papers)."),
-    ] = "clip",
-    as_json: AsJson = False,
+    delta: float,
+    noise_multiplier: float | None,
+    epsilon: float | None,
+    rate: float | None,
+    clients: int | None,
+    cohort: int | None,
+    rounds: int | None,
+    sampling: str | None,
+    adjacency: str | None,
+    unit: str,
+    accountant: str,
+    relative_to: str,
+    as_json: bool,
 ) -> None:
-    """What privacy costs: leave one of epsilon, noise, rounds, cohort and clients out, and get it.
-
-    Example: fedsynth account --noise-multiplier 1 --clients 500 --cohort 100 --rounds 30 --delta 1e-5
-    """
+    """What privacy costs: leave one of epsilon, noise, rounds, cohort and clients out, and get it."""
     sampling = sampling or (
         "none" if (rate, cohort) == (None, None) and not (epsilon and clients) else "poisson"
     )

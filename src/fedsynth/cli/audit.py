@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import torch
 import typer
 
-from fedsynth.cli.flags import AsJson, Quiet, settings_in
+from fedsynth.cli.ending import Code
+from fedsynth.cli.flags import settings_in
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
@@ -21,41 +21,23 @@ from fedsynth.recipes.registry import RECIPES
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 
-EXCEEDED = 1  # exit code: a check failed
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command()(audit)
-
 
 def audit(
-    what: Annotated[str, typer.Argument(metavar="RUN|RECIPE", help="A finished run's folder, or a recipe.")],
-    unit: Annotated[
-        str | None, typer.Option(help="client or record; must be the one that is claimed.")
-    ] = None,
-    epsilon: Annotated[float, typer.Option(help="For a recipe: the claim to calibrate to.")] = 8.0,
-    delta: Annotated[float, typer.Option(help="For a recipe: the claim's delta.")] = 1e-5,
-    rounds: Annotated[int | None, typer.Option(help="For a recipe: rounds of training.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="For a recipe: schema of the made-up rows.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For a recipe: an argument.")
-    ] = None,
-    canaries: Annotated[int, typer.Option(help="Participants of each run that try to be found.")] = 1000,
-    runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.")] = 8,
-    confidence: Annotated[float, typer.Option(help="How sure the lower bound is.")] = 0.99,
-    seed: Annotated[int | None, typer.Option(help="Make it repeatable; real audits use fresh noise.")] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    what: str,
+    unit: str | None,
+    epsilon: float,
+    delta: float,
+    rounds: int | None,
+    schema: Path | None,
+    set_: list[str] | None,
+    canaries: int,
+    runs: int,
+    confidence: float,
+    seed: int | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Attack a run's settings and print how much privacy is lost at least, beside what is claimed.
-
-    The recipe is trained on made-up rows that fit the schema, never on real ones, with canaries that try to be
-    found in what is released. Exits with 1 if the lower bound is above the claim. For a run, the result goes into
-    its privacy.json.
-
-    Example: fedsynth audit RUN --json
-    """
+    """Attack a run's settings and print how much privacy is lost at least, beside what is claimed."""
     torch.set_num_threads(1)  # the steps of small models are too small to share
     folder = _run_folder(what)
     setup = _setup(what, folder, Target(epsilon, delta, rounds), set_ or [], schema)
@@ -71,7 +53,7 @@ def audit(
     statement = write_audit(folder, found) if folder else None
     typer.echo(json.dumps(found.to_dict()) if as_json else _told(found, statement))
     if found.exceeds:
-        raise typer.Exit(EXCEEDED)
+        raise typer.Exit(Code.FAILED)
 
 
 def _run_folder(what: str) -> Path | None:

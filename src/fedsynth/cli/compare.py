@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.image_steps import FRECHET
 from fedsynth.evaluation.suite import INTERNAL
@@ -21,19 +19,11 @@ from fedsynth.report.runs import RunSummary, summary, why_not_compared
 _FEWEST = 2
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command()(compare)
-
-
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN ...", help="Two runs or more.")],
-    as_json: AsJson = False,
+    runs: list[Path],
+    as_json: bool,
 ) -> None:
-    """Set runs side by side: promise, faithfulness and usefulness. Scores come from real rows: internal.
-
-    Example: fedsynth compare RUN-epsilon-1 RUN-epsilon-8
-    """
+    """Set runs side by side: promise, faithfulness and usefulness. Scores come from real rows: internal."""
     if len(runs) < _FEWEST:
         raise BadInput(f"{len(runs)} run: name two or more, for example fedsynth compare RUN-1 RUN-2")
     found = [summary(path, str(path)) for path in runs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated
@@ -15,13 +14,14 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from fedsynth.cli.ending import ending
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
 from fedsynth.data.datasets import rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import write_table
-from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.errors import BadInput
 from fedsynth.evaluation.experiment_data import hold_out
 from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.evaluation.utility import CLASSIFIERS, baseline, utility
@@ -214,15 +214,12 @@ def _section(console: Console, title: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the demo; refusals are one sentence and exit code 2, as with every command."""
+    """Run the demo; it ends as every command does."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(demo)
     torch.set_num_threads(1)  # steps this small cost several times more on two threads when a core is busy
-    try:
+    with ending():
         app(args=arguments)
-    except FedsynthError as error:
-        print(f"fedsynth: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import typer
 
-from fedsynth.cli.flags import AsJson, Quiet
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
@@ -45,68 +44,35 @@ _BESIDE = {  # entries of a score's detail that a reader needs beside it
 }
 
 
-def register(main: typer.Typer) -> None:
-    """Add the command to the main one."""
-    main.command("evaluate")(evaluate_command)
-
-
 def evaluate_command(
-    real: Annotated[Path, typer.Option(help="Real data that the generator was trained on.")],
-    synthetic: Annotated[
-        Path, typer.Option(help="Synthetic data: a table, images or texts, as the schema says.")
-    ],
-    schema: Annotated[Path, typer.Option(help="The schema.json of both.")],
-    test: Annotated[Path | None, typer.Option(help="Real data that the generator never saw.")] = None,
-    client_column: Annotated[
-        str | None, typer.Option(help="Column that says whose a real row is: nobody is held out in part.")
-    ] = None,
-    run: Annotated[
-        Path | None, typer.Option(help="The run that made the data: its claim, generator and recipe.")
-    ] = None,
-    privacy: Annotated[
-        Path | None, typer.Option(help="The privacy.json that attacks are held against.")
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Or the claim itself, with --delta.")] = None,
-    delta: Annotated[float | None, typer.Option(help="See --epsilon.")] = None,
-    deep: Annotated[
-        bool,
-        typer.Option("--deep", help="More rows and classifiers; with --run also shadow generators. Slow."),
-    ] = False,
-    shadow_minutes: Annotated[
-        float, typer.Option(help="With --deep: how long shadow generators may train.")
-    ] = MINUTES,
-    out: Annotated[Path | None, typer.Option(help="Folder for scores.json and details.json.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps what was measured (default: OUT/cache).")
-    ] = None,
-    network: Annotated[
-        str,
-        typer.Option(
-            help="For images: lenet (trained on real ones), efficientnet-lite0, inception-v3 (from torch hub), "
-            "or a file of Inception-v3."
-        ),
-    ] = "lenet",
-    classifiers: Annotated[
-        str,
-        typer.Option(help="Names separated by commas, or all; the thesis's further ones come with --deep."),
-    ] = "",
-    text_column: Annotated[str, typer.Option(help="For texts in a table: the column.")] = "text",
-    seed: Annotated[int, typer.Option(help="For subsets of rows, folds and classifiers.")] = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    real: Path,
+    synthetic: Path,
+    schema: Path,
+    test: Path | None,
+    client_column: str | None,
+    run: Path | None,
+    privacy: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    deep: bool,
+    shadow_minutes: float | None,
+    out: Path | None,
+    cache: Path | None,
+    network: str,
+    classifiers: str,
+    text_column: str,
+    seed: int,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Measure how faithful and useful synthetic data are. Compares with real rows: the result is internal.
-
-    Without --test, a fifth of the real rows is held out from the classifiers; the generator may have seen them,
-    and nothing is attacked.
-
-    Example: fedsynth evaluate --real adult.csv --synthetic RUN/synthetic.parquet --schema RUN/schema.json
-    """
+    """Measure how faithful and useful synthetic data are. Compares with real rows: the result is internal."""
     known = Schema.load(schema)
     ours = _read(real, known, text_column, ours=True)
     held = None if test is None else _read(test, known, text_column, ours=True)
     known = owned(known, client_column, {f"--real {real}": ours, f"--test {test}": held})
-    origin = _origin(run, privacy, epsilon, delta, ours, seed, shadow_minutes)
+    origin = _origin(
+        run, privacy, epsilon, delta, ours, seed, MINUTES if shadow_minutes is None else shadow_minutes
+    )
     with StepProgress(quiet=quiet) as progress:
         found = evaluate(
             ours,

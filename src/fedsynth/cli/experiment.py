@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -18,43 +18,18 @@ from fedsynth.evaluation.score import Score
 from fedsynth.federation.loop import Round
 from fedsynth.report.picture import write_grid
 
-app = typer.Typer(
-    name="experiment",
-    help="Measure recipes on public data sets and write down what came out.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
-
-def register(main: typer.Typer) -> None:
-    """Add the command to the main one."""
-    main.add_typer(app)
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `run` a subcommand, so that others can join it."""
-
-
-@app.command()
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML: data set, recipe, arguments, seeds.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for ROW.json (default: results beside FILE).")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another recipe argument.")
-    ] = None,
-    runs: Annotated[int | None, typer.Option(help="Do only the first so many runs.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a result that exists.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    file: Path,
+    out: Path | None,
+    set_: list[str] | None,
+    runs: int | None,
+    device: str | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Run a recipe on a public data set several times, score it, and write results/ROW.json.
-
-    Example: fedsynth experiment run experiments/adult/dpd_fvae.toml --out experiments/adult/results
-    """
+    """Run a recipe on a public data set several times, score it, and write results/ROW.json."""
     target = (out or file.parent / "results") / f"{file.stem}.json"
     if target.exists() and not force:
         raise BadInput(f"{target}: exists already; replace it with --force, or choose another --out")
@@ -78,15 +53,11 @@ def run(
     typer.echo(f"Wrote {target}.")
 
 
-@app.command()
 def join(
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Results of one row.")],
-    out: Annotated[Path, typer.Option(help="Where to write the joined result.")],
+    files: list[Path],
+    out: Path,
 ) -> None:
-    """Put together a row that was measured in pieces.
-
-    Example: fedsynth experiment join a/row.json b/row.json --out results/row.json
-    """
+    """Put together a row that was measured in pieces."""
     result = joined([_read(file) for file in files])
     with replacing(out) as temporary:
         temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")

@@ -7,22 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from fedsynth.cli.flags import AsJson
 from fedsynth.errors import BadInput
-
-app = typer.Typer(
-    name="federation",
-    help="A real federation: start-up kits with keys, a server, and sites that keep their rows.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="What `create` made, or one kit that was taken from it.")
-]
 
 
 @contextmanager
@@ -36,18 +25,14 @@ def federation_installed() -> Iterator[None]:
         ) from error
 
 
-@app.command()
 def create(
-    sites: Annotated[str, typer.Option(metavar="A,B,C", help="The sites' names, with commas.")],
-    host: Annotated[str, typer.Option(help="Name or address at which the sites reach the server.")],
-    out: Annotated[Path, typer.Option(help="Folder for the kits; must not exist.")],
-    port: Annotated[int, typer.Option(help="The one port that the server opens.")] = 8002,
-    as_json: AsJson = False,
+    sites: str,
+    host: str,
+    out: Path,
+    port: int,
+    as_json: bool,
 ) -> None:
-    """Make a start-up kit for the server, the coordinator and each site, and the authority that signs them.
-
-    Example: fedsynth federation create --sites st-mary,charite,ucl --host fl.example.org --port 8002 --out kits
-    """
+    """Make a start-up kit for the server, the coordinator and each site, and the authority that signs them."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import create as make
     made = make([name.strip() for name in sites.split(",") if name.strip()], host, port, out)
@@ -63,17 +48,11 @@ def create(
     )
 
 
-@app.command()
 def renew(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `create` made, with its authority.")],
-    party: Annotated[
-        list[str] | None, typer.Option(help="server, coordinator or a site; default: all.")
-    ] = None,
+    folder: Path,
+    party: list[str] | None,
 ) -> None:
-    """Make new keys and certificates; a kit's other files stay as they are.
-
-    Example: fedsynth federation renew kits --party ucl
-    """
+    """Make new keys and certificates; a kit's other files stay as they are."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import renew as make
     for kit in make(folder, party or ()):
@@ -83,17 +62,11 @@ def renew(
             )
 
 
-@app.command()
 def serve(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The server's kit.")],
-    listen: Annotated[
-        str | None, typer.Option(help="Address of this machine to listen on, if not the host's own.")
-    ] = None,
+    kit: Path,
+    listen: str | None,
 ) -> None:
-    """Run the server until Ctrl-C or `fedsynth federation stop`. It holds no data and sees no rows.
-
-    Example: fedsynth federation serve kits/server
-    """
+    """Run the server until Ctrl-C or `fedsynth federation stop`. It holds no data and sees no rows."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
         from fedsynth.engines.nvflare_node import become, check_port
@@ -105,12 +78,8 @@ def serve(
     become(loaded, {}, address)
 
 
-@app.command()
-def status(folder: Directory, as_json: AsJson = False) -> None:
-    """Who is connected and what runs: asked of the server with the coordinator's kit, and of this machine.
-
-    Example: fedsynth federation status kits
-    """
+def status(folder: Path, as_json: bool) -> None:
+    """Who is connected and what runs: asked of the server with the coordinator's kit, and of this machine."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
         from fedsynth.engines.nvflare_node import running
@@ -142,12 +111,8 @@ def _told(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@app.command()
-def stop(folder: Directory) -> None:
-    """Stop the server and the sites that run on this machine from these kits.
-
-    Example: fedsynth federation stop kits
-    """
+def stop(folder: Path) -> None:
+    """Stop the server and the sites that run on this machine from these kits."""
     with federation_installed():
         from fedsynth.engines.nvflare_node import stop as end
     stopped = [path for path in kits_in(folder) if end(path)]

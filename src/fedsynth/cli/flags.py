@@ -36,6 +36,9 @@ Settings = Annotated[
         "--set", metavar="KEY=VALUE", help="A recipe's argument; `fedsynth recipes NAME` lists them."
     ),
 ]
+ShadowMinutes = Annotated[
+    float | None, typer.Option(help="With --deep: how long shadow generators may train (default 10).")
+]
 Split = Annotated[str | None, typer.Option(help="uniform, dirichlet:ALPHA, label, kmeans or geometric:A.")]
 TrustName = Annotated[str | None, typer.Option(help="central, local or distributed.")]
 UnitName = Annotated[str | None, typer.Option(help="client or record: whom the claim is about.")]

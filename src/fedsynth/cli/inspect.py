@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from fedsynth.cli.ending import Code
 from fedsynth.cli.federated import FIRST_S, earlier_lines
 from fedsynth.cli.federation import federation_installed
 from fedsynth.cli.run import read_clients, schema_of
@@ -22,53 +22,18 @@ from fedsynth.inspect.verdict import Finding
 from fedsynth.report.inspection import LABELS, NAME, write_inspection
 from fedsynth.report.labelling import write_labelling
 
-INTERRUPTED = 3
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command(name="inspect")(inspect_data)
-
 
 def inspect_data(
-    config: Annotated[
-        Path, typer.Option(metavar="FILE.toml", help="Data, model, selections, training, test.")
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="A new folder for the page, the models and the ledger.")
-    ],
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="EARLIER", help="An earlier inspection: its cost counts, and what changed is shown."
-        ),
-    ] = None,
-    federation: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="KITS",
-            help="Over real sites: what `fedsynth federation create` made. Sites judge their own rows; each must "
-            "allow it with inspect = true under [policy] of its site.toml.",
-        ),
-    ] = None,
-    minimum_sites: Annotated[
-        int, typer.Option(help="Federation: stop when fewer sites than this take part.")
-    ] = 2,
-    round_timeout: Annotated[
-        float, typer.Option(help="Federation: seconds after which a silent site is left out of a step.")
-    ] = 600.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON object.")] = False,
+    config: Path,
+    out: Path,
+    against: Path | None,
+    federation: Path | None,
+    minimum_sites: int,
+    round_timeout: float,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Train generative models on rows that meet a criterion, and show what they look like and how they differ.
-
-    Over sites, the file's [data] names the schema alone (each site's site.toml has the rows), and [model] an ONNX file,
-    which goes to the sites and runs there only, or an entry point that they have installed and allow.
-
-    Example: fedsynth inspect --config pixels.toml --out INSPECTION
-
-    Example: fedsynth inspect --federation kits --config pixels.toml --out INSPECTION
-    """
+    """Train generative models on rows that meet a criterion, and show what they look like and how they differ."""
     request, keys = read_request(config)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out}: exists already; choose another --out")
@@ -87,7 +52,7 @@ def inspect_data(
             f"in {out}/ledger.jsonl" if federation is None else "in the ledgers of the server and the sites"
         )
         typer.echo(f"fedsynth: interrupted; what was released so far is {where} and counts", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(Code.INTERRUPTED) from None
     write_inspection(findings, out / NAME)
     if not findings.schema.classes and findings.asked.classes:
         write_labelling(findings, out / LABELS)

@@ -4,43 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from fedsynth.cli.flags import AsJson
+from fedsynth.cli.ending import Code
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger, Line, plain
 
-BROKEN = 1  # exit code: a check failed
 NAME = "ledger.jsonl"
 
-app = typer.Typer(
-    name="ledger",
-    help="Look at what was released, and check that nobody changed the record of it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-Where = Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or the ledger.jsonl itself.")]
 
-
-def register(main: typer.Typer) -> None:
-    """Add the commands to the main one."""
-    main.add_typer(app)
-
-
-@app.command()
 def show(
-    folder: Where,
-    delta: Annotated[float | None, typer.Option(help="Also print what it all costs at this delta.")] = None,
-    adjacency: Annotated[str, typer.Option(help="add-remove, replace-one or zero-out.")] = "add-remove",
-    unit: Annotated[str | None, typer.Option(help="client or record, where the ledger holds both.")] = None,
-    as_json: AsJson = False,
+    folder: Path,
+    delta: float | None,
+    adjacency: str,
+    unit: str | None,
+    as_json: bool,
 ) -> None:
-    """List every release, and what they cost together.
-
-    Example: fedsynth ledger show RUN --delta 1e-5
-    """
+    """List every release, and what they cost together."""
     ledger = _ledger(folder)
     lines = ledger.lines()
     epsilon = None if delta is None else ledger.epsilon(delta, adjacency=adjacency, unit=unit)
@@ -55,12 +36,8 @@ def show(
         )
 
 
-@app.command()
-def verify(folder: Where, as_json: AsJson = False) -> None:
-    """Check the chain of hashes: a changed, cut or reordered line is found. Exits with 1 if there is one.
-
-    Example: fedsynth ledger verify RUN
-    """
+def verify(folder: Path, as_json: bool) -> None:
+    """Check the chain of hashes: a changed, cut or reordered line is found. Exits with 1 if there is one."""
     ledger = _ledger(folder)
     problems = ledger.verify()
     if as_json:
@@ -70,7 +47,7 @@ def verify(folder: Where, as_json: AsJson = False) -> None:
     else:
         typer.echo(f"Intact: {len(ledger.lines())} lines, last hash {ledger.head[:16]}.")
     if problems:
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(Code.FAILED)
 
 
 def _ledger(folder: Path) -> Ledger:

@@ -7,12 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-from fedsynth.cli.flags import AsJson
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.privacy.accountant import COARSE, answer
@@ -25,30 +24,18 @@ from fedsynth.recipes.task import Task
 from fedsynth.report.plan_plot import Panel, check_name, save_plot
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command("plan")(plan)
-
-
 def plan(
-    schema: Annotated[Path, typer.Option(help="The public schema.")],
-    clients: Annotated[int, typer.Option(help="How many clients would take part.")],
-    records: Annotated[
-        int, typer.Option(help="How many records they hold together; a public guess will do.")
-    ],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")],
-    delta: Annotated[float, typer.Option(help="Chance of failure, well below 1 / clients.")],
-    recipe: Annotated[str | None, typer.Option(help="Only this recipe.")] = None,
-    project: Annotated[str | None, typer.Option(help="Other numbers of clients: 10000,1000000.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write epsilon against clients, rounds, noise (.png, .html).")
-    ] = None,
-    as_json: AsJson = False,
+    schema: Path,
+    clients: int,
+    records: int,
+    epsilon: float,
+    delta: float,
+    recipe: str | None,
+    project: str | None,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
-    """Noise, rounds and cohort for every recipe, unit and kind of trust, side by side. Reads no data.
-
-    Example: fedsynth plan --schema schema.json --clients 500 --records 60000 --epsilon 8 --delta 1e-5 --project 50000
-    """
+    """Noise, rounds and cohort for every recipe, unit and kind of trust, side by side. Reads no data."""
     if plot is not None:
         check_name(plot)
     people = Population(clients, records, epsilon, delta)

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from fedsynth.cli.flags import AsJson
 from fedsynth.recipes.registry import RECIPES, recipe_named
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command()(recipes)
-
-
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this recipe's arguments.")] = None,
-    as_json: AsJson = False,
+    name: str | None,
+    as_json: bool,
 ) -> None:
-    """List the recipes, or what one of them can be told with --set.
-
-    Example: fedsynth recipes dpd_fvae
-    """
+    """List the recipes, or what one of them can be told with --set."""
     if name is None:
         found = {
             r.name: {"unit": r.unit, "offers": r.offers, "what": _first_line(r.compose.__doc__)}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import pandas as pd
 import typer
 
 from fedsynth.cli.evaluate import owned
-from fedsynth.cli.flags import AsJson, Quiet
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
@@ -27,42 +25,22 @@ from fedsynth.report.public import write_public
 from fedsynth.report.record import Data, Record, Released, read_data
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command()(report)
-
-
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
-    real: Annotated[Path | None, typer.Option(help="Real rows that the run was trained on.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Real rows that the generator never saw.")] = None,
-    client_column: Annotated[
-        str | None,
-        typer.Option(help="Column that says whose a real row is (default: as the run's schema says)."),
-    ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Measure longer: more rows and classifiers, and shadow generators.")
-    ] = False,
-    shadow_minutes: Annotated[
-        float, typer.Option(help="With --deep: how long shadow generators may train.")
-    ] = MINUTES,
-    network: Annotated[
-        str, typer.Option(help="For images: lenet, efficientnet-lite0, inception-v3, or a file of the last.")
-    ] = "lenet",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    folder: Path,
+    real: Path | None,
+    test: Path | None,
+    client_column: str | None,
+    deep: bool,
+    shadow_minutes: float | None,
+    network: str,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Write report.html: is it private, faithful and useful, in one page that opens from disk.
-
-    With --real the synthetic rows are measured against the real ones, which makes the page internal; without,
-    scores that were measured before are shown.
-
-    Example: fedsynth report RUN --real patients.csv --test held-out.csv
-    """
+    """Write report.html: is it private, faithful and useful, in one page that opens from disk."""
     if test and not real:
         raise BadInput("--test needs --real as well: the rows that the run was trained on")
     rows = None if real is None else _real_rows(real, Released.read(folder).schema)
-    depth = _Depth(deep, shadow_minutes, network, client_column)
+    depth = _Depth(deep, MINUTES if shadow_minutes is None else shadow_minutes, network, client_column)
     evaluation = _measure(folder, rows, test, depth, quiet) if rows is not None else _earlier(folder)
     public = write_public(folder)
     target = folder / NAME

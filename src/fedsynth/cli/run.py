@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import typer
 
 from fedsynth.cli import federated, flags
+from fedsynth.cli.ending import Code
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import RawClients, clients_from, image_clients_from, text_clients_from
 from fedsynth.data.image import is_images, read_images, read_owners, write_images
@@ -28,76 +29,44 @@ from fedsynth.synthesis.purse import check_payer
 from fedsynth.synthesis.request import Request, read_toml
 from fedsynth.synthesis.synthesizer import Synthesizer
 
-INTERRUPTED = 3  # exit code: stopped, and can be resumed
 _OWNERS = {"client_column": ("clients", "split", "split_seed"), "clients": ("client_column", "split_seed")}
 DEFAULT_ROWS = 10_000  # not the number of real records: that is private
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the main one."""
-    app.command()(run)
-    app.command()(sample)
-
-
 def run(
-    data: Annotated[
-        Path | None,
-        typer.Argument(help="Table (CSV, Parquet), images (idx, npz, folder of PNG) or texts (JSON lines)."),
-    ] = None,
-    schema: flags.SchemaFile = None,
-    recipe: flags.RecipeName = None,
-    client_column: flags.ClientColumn = None,
-    clients: flags.Clients = None,
-    split: flags.Split = None,
-    label: flags.Label = None,
-    text_column: Annotated[str | None, typer.Option(help="Column that holds the texts.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None,
-    delta: flags.Delta = None,
-    rounds: flags.Rounds = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise over clip; the rounds follow.")
-    ] = None,
-    no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="A baseline that protects nobody.")
-    ] = False,
-    unit: flags.UnitName = None,
-    trust: flags.TrustName = None,
-    transport: Annotated[str | None, typer.Option(help="clear, he or secagg.")] = None,
-    budget: flags.BudgetFile = None,
-    federation: Annotated[
-        Path | None, typer.Option(help="Over real sites: what `fedsynth federation create` made.")
-    ] = None,
-    minimum_sites: Annotated[
-        int, typer.Option(help="Federation: stop when fewer sites than this take part.")
-    ] = 2,
-    round_timeout: Annotated[
-        float, typer.Option(help="Federation: seconds after which a silent site is left out of a round.")
-    ] = 600.0,
-    config: flags.Config = None,
-    set_: flags.Settings = None,
-    seed: flags.Seed = None,
-    device: flags.Device = None,
-    simulate_speeds: Annotated[
-        str | None,
-        typer.Option(help='Simulated clients take time: default, or for example "stragglers=0.1,factor=10".'),
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option(help=f"Synthetic rows to write (default {DEFAULT_ROWS}).")
-    ] = None,
-    accept: flags.Accept = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the run; must not exist.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    quiet: flags.Quiet = False,
-    as_json: flags.AsJson = False,
+    data: Path | None,
+    schema: Path | None,
+    recipe: str | None,
+    client_column: str | None,
+    clients: int | None,
+    split: str | None,
+    label: str | None,
+    text_column: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    rounds: int | None,
+    noise_multiplier: float | None,
+    no_privacy: bool,
+    unit: str | None,
+    trust: str | None,
+    transport: str | None,
+    budget: Path | None,
+    federation: Path | None,
+    minimum_sites: int,
+    round_timeout: float,
+    config: Path | None,
+    set_: list[str] | None,
+    seed: int | None,
+    device: str | None,
+    simulate_speeds: str | None,
+    rows: int | None,
+    accept: list[str] | None,
+    out: Path | None,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Make a synthetic data set out of many clients' data.
-
-    Give --epsilon and --delta: the noise is calibrated to spend just that. The run folder then holds
-    the synthetic data, the generator, the privacy statement, the ledger and the history.
-
-    Example: fedsynth run patients.csv --schema schema.json --client-column "patient id" --label outcome
-    --recipe dpd_fvae --epsilon 8 --delta 1e-5 --out RUN
-    """
+    """Make a synthetic data set out of many clients' data."""
     if out is None:
         raise BadInput("--out: say where the run shall be written, for example --out RUN")
     given: dict[str, Any] = {
@@ -143,7 +112,7 @@ def run(
         started = Folder(out).recipe.exists() or federated.is_federated(out)
         advice = f"go on with fedsynth run --out {out} --resume" if started else "nothing was written yet"
         typer.echo(f"fedsynth: interrupted; {advice}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(Code.INTERRUPTED) from None
     if made is None:
         _print_closed(out, as_json)
     else:
@@ -328,21 +297,14 @@ def _print_closed(out: Path, as_json: bool) -> None:
 
 
 def sample(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
-    rows: Annotated[int, typer.Option(help="How many.")],
-    out: Annotated[Path, typer.Option(help="Parquet or CSV for tables, npz or a folder of PNG for images.")],
-    condition: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows like this; may be repeated.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Draw the same data again; what was promised of the run still holds.")
-    ] = None,
-    as_json: flags.AsJson = False,
+    folder: Path,
+    rows: int,
+    out: Path,
+    condition: list[str] | None,
+    seed: int | None,
+    as_json: bool,
 ) -> None:
-    """Draw more synthetic data from a finished run, at no further privacy cost.
-
-    Example: fedsynth sample RUN --rows 10000 --condition income=">50K" --out rich.parquet
-    """
+    """Draw more synthetic data from a finished run, at no further privacy cost."""
     wanted = {}
     for text in condition or []:
         name, equals, value = text.partition("=")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from fedsynth.cli.flags import AsJson
 from fedsynth.cli.payment import budget_of
 from fedsynth.data.draft import draft_text_schema
 from fedsynth.data.schema import Schema
@@ -27,35 +25,18 @@ _SOURCES = {
 
 
 def text(
-    out: Annotated[Path, typer.Option(help="Where to write the schema.")],
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Texts (JSON lines, CSV, Parquet), unless --vocabulary."),
-    ] = None,
-    vocabulary: Annotated[
-        str | None,
-        typer.Option(help="bytes, or a file of public words, one a line, the most frequent first."),
-    ] = None,
-    pay: Annotated[
-        str | None, typer.Option(metavar="epsilon=E[,delta=D]", help="Learn the words under noise.")
-    ] = None,
-    words: Annotated[int, typer.Option(help="At most so many words.", min=1)] = 1000,
-    length: Annotated[
-        int | None, typer.Option(help="Most words (20) or bytes (64) in a piece of text.", min=1)
-    ] = None,
-    text_column: Annotated[str, typer.Option(help="Column that holds the texts.")] = "text",
-    client_column: Annotated[str | None, typer.Option(help="Column that says whose a text is.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a schema that exists.")] = False,
-    as_json: AsJson = False,
+    out: Path,
+    file: Path | None,
+    vocabulary: str | None,
+    pay: str | None,
+    words: int,
+    length: int | None,
+    text_column: str,
+    client_column: str | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Write the schema of texts: bytes, words from a public file, or words that the clients pay for.
-
-    With --pay the words come from one noisy release, those that clearly more than one client writes; its cost is
-    written beside the schema (schema.ledger.jsonl) and counts in every run on it. Without --vocabulary and --pay the
-    most frequent words are read off the texts and marked "inferred", which a private run refuses.
-
-    Example: fedsynth schema text posts.jsonl --client-column user --pay epsilon=1 --out schema.json
-    """
+    """Write the schema of texts: bytes, words from a public file, or words that the clients pay for."""
     if out.exists() and not force:
         raise BadInput(f"{out}: this file exists; choose another name or overwrite it with --force")
     if vocabulary is not None and pay is not None:

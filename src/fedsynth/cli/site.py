@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fedsynth.cli.federation import federation_installed, say
 from fedsynth.synthesis.site_file import SiteFile
 
-app = typer.Typer(
-    name="site",
-    help="A site of a federation: keeps its rows and decides what it takes part in.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
-
-@app.command()
 def start(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's start-up kit.")],
-    config: Annotated[Path, typer.Option(help="site.toml: data, budget, policy, state folder.")],
-    wait: Annotated[float, typer.Option(help="Seconds to wait for a server that does not answer.")] = 300.0,
+    kit: Path,
+    config: Path,
+    wait: float,
 ) -> None:
-    """Run this site until Ctrl-C or `fedsynth federation stop`: it connects out and waits for runs.
-
-    Everything is checked first: keys and certificate, site.toml, and that all rows fit the schema.
-
-    Example: fedsynth site start ucl --config site.toml
-    """
+    """Run this site until Ctrl-C or `fedsynth federation stop`: it connects out and waits for runs."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit
         from fedsynth.engines.nvflare_node import become, wait_for_server

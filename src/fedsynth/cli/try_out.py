@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -23,29 +22,19 @@ from fedsynth.transport.keys import create as create_keys
 _PATIENCE_S = 180.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `fedsynth federation`."""
-    app.command("try")(try_out)
-
-
 def try_out(
-    data: Annotated[Path, typer.Argument(help="A table; its rows are dealt to the sites.")],
-    schema: Annotated[Path, typer.Option(help="Its public schema.")],
-    out: Annotated[Path, typer.Option(help="Folder for kits, data and state; must not exist.")],
-    site_column: Annotated[str | None, typer.Option(help="Column that names the site of a row.")] = None,
-    client_column: Annotated[str | None, typer.Option(help="Column that says who owns a row.")] = None,
-    sites: Annotated[str, typer.Option(help="Without --site-column: names of the sites.")] = "ada,bern,cern",
-    epsilon: Annotated[float, typer.Option(help="Each site's budget over all runs.")] = 10.0,
-    delta: Annotated[float, typer.Option(help="Each site's delta.")] = 1e-3,
-    unit: Annotated[str, typer.Option(help="client or record: whom each site's budget protects.")] = "client",
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8002,
+    data: Path,
+    schema: Path,
+    out: Path,
+    site_column: str | None,
+    client_column: str | None,
+    sites: str,
+    epsilon: float,
+    delta: float,
+    unit: str,
+    port: int,
 ) -> None:
-    """Deal a table to sites on this machine and start them all; then `fedsynth run --federation` works.
-
-    A rehearsal: all keys and all rows are on one machine, so nobody is protected from anybody.
-
-    Example: fedsynth federation try patients.csv --schema schema.json --client-column "patient id" --out try
-    """
+    """Deal a table to sites on this machine and start them all; then `fedsynth run --federation` works."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import Kit, create
         from fedsynth.engines.nvflare_node import check_port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import tomli_w
 import typer
@@ -26,67 +26,36 @@ _OWN = ("data", "seed", "split_seed", "budget")  # of the search, not of the run
 _SHOWN = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the main one."""
-    app.command()(tune)
-
-
 def tune(
-    data: Annotated[Path | None, typer.Argument(help="Rows to search on; see --public and --charge.")] = None,
-    tried: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--try", metavar="KEY=VALUE", help="A value to try; repeat it for more values and settings."
-        ),
-    ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Anybody may see DATA: the search is free.")
-    ] = False,
-    from_run: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="RUN", help="Search on a private run's synthetic rows: free."),
-    ] = None,
-    charge: Annotated[
-        bool,
-        typer.Option("--charge", help="DATA are private: the search is charged, and its best is the run."),
-    ] = False,
-    trials: Annotated[
-        float,
-        typer.Option(help="With --charge: trainings on average; how many there are is drawn at random."),
-    ] = 5.0,
-    runs: Annotated[int, typer.Option(help="Trainings of each candidate, where the search is free.")] = 1,
-    schema: flags.SchemaFile = None,
-    recipe: flags.RecipeName = None,
-    client_column: flags.ClientColumn = None,
-    clients: flags.Clients = None,
-    split: flags.Split = None,
-    label: flags.Label = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Privacy budget of the run (with --charge: in all).")
-    ] = None,
-    delta: flags.Delta = None,
-    rounds: flags.Rounds = None,
-    unit: flags.UnitName = None,
-    trust: flags.TrustName = None,
-    budget: flags.BudgetFile = None,
-    config: flags.Config = None,
-    set_: flags.Settings = None,
-    seed: flags.Seed = None,
-    device: flags.Device = None,
-    accept: flags.Accept = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the result; must not exist.")] = None,
-    quiet: flags.Quiet = False,
-    as_json: flags.AsJson = False,
+    data: Path | None,
+    tried: list[str] | None,
+    public: bool,
+    from_run: Path | None,
+    charge: bool,
+    trials: float,
+    runs: int,
+    schema: Path | None,
+    recipe: str | None,
+    client_column: str | None,
+    clients: int | None,
+    split: str | None,
+    label: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    rounds: int | None,
+    unit: str | None,
+    trust: str | None,
+    budget: Path | None,
+    config: Path | None,
+    set_: list[str] | None,
+    seed: int | None,
+    device: str | None,
+    accept: list[str] | None,
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Find settings that serve well. Looking at private rows to choose them costs privacy, so say what DATA are.
-
-    With --public or --from RUN the search is free: every combination is trained as a run with this epsilon would be
-    and judged by held-out rows. The best is written as best.toml, for `fedsynth run --config`. With --charge the rows
-    are private: a random number of random combinations is trained, only the best leaves, and the ledger has it all.
-
-    Example: fedsynth tune similar.csv --public --schema schema.json --clients 500 --epsilon 8 --delta 1e-5
-    --recipe dpd_fvae --try clip=0.3 --try clip=1 --try latent=8 --try latent=16 --out TUNED
-    """
+    """Find settings that serve well. Looking at private rows to choose them costs privacy, so say what DATA are."""
     if out is None:
         raise BadInput("--out: say where the result shall be written, for example --out TUNED")
     if sum((public, charge, from_run is not None)) != 1:

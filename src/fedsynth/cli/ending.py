@@ -1,0 +1,58 @@
+"""How a command ends: one sentence for whoever reads it, and an exit code that a script can tell apart."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import NoReturn
+
+from fedsynth.errors import FedsynthError
+
+
+class Code(IntEnum):
+    """What a script learns of a command that ended."""
+
+    DONE = 0
+    FAILED = 1  # a check failed: more leaks than is claimed, a ledger was changed, rows do not fit
+    REFUSED = 2  # bad input, or going on would break a promise
+    INTERRUPTED = 3  # and can be resumed
+    BUG = 70  # an error that nobody foresaw; the number that sysexits.h has for it
+
+
+@contextmanager
+def ending(debug: bool = False) -> Iterator[None]:
+    """Turn an error into its sentence and exit code. With `debug` its trace is shown; that of a bug is always kept."""
+    try:
+        yield
+    except FedsynthError as error:
+        _end(Code.REFUSED, str(error), error, debug)
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}"
+        _end(Code.REFUSED, str(error) if error.filename is None else named, error, debug)
+    except Exception as error:
+        where = "above" if debug else _kept(error)
+        words = f"this is a bug in fedsynth, not in your input: {type(error).__name__}: {error}"
+        _end(Code.BUG, f"{words}\nfedsynth: please report it with its trace: {where}", error, debug)
+
+
+def _end(code: Code, words: str, error: Exception, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exception(error)
+    print(f"fedsynth: {words}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _kept(error: Exception) -> str:
+    """Where the trace is: only its owner may read it, because a message can hold values of rows."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="fedsynth-bug-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return "run the same again as fedsynth --debug COMMAND"
+    return f"{file.name} (read it first: it can hold values of your rows)"

@@ -8,6 +8,7 @@ from torch.func import grad, vmap
 
 from fedsynth.models.model import initialise, layouts
 from fedsynth.models.moment_vae import MomentVAE
+from fedsynth.models.smooth_image import SmoothImageVAE
 from fedsynth.models.vae import ImageVAE
 from fedsynth.rng import Rng
 
@@ -15,6 +16,7 @@ MOMENTS = MomentVAE(1, 8, 2, frequencies=12, latent=3, width=2)
 MODELS = {
     "moments": MOMENTS,
     "moments with levels": replace(MOMENTS, levels=5),
+    "smooth images": SmoothImageVAE(1, 8, 2, latent=3, bands=4),
     "images": ImageVAE(1, 8, 2, latent=3, width=2),
     "deep images": ImageVAE(1, 8, 2, latent=3, width=0, deep=(2, 4)),
 }

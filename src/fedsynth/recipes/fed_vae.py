@@ -28,6 +28,7 @@ from fedsynth.models.label_image import LabelImageVAE
 from fedsynth.models.model import Layout, Model
 from fedsynth.models.per_class import PerClass, of_class
 from fedsynth.models.signal import is_signal, signal_vae
+from fedsynth.models.smooth_image import SmoothImageVAE
 from fedsynth.models.vae import TableVAE
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -50,7 +51,7 @@ from fedsynth.rng import Rng
 from fedsynth.training.plan import Phase
 from fedsynth.transport.registry import transport_named
 
-DECODERS = ("auto", "histogram", "dense", "spectral", "convolution")
+DECODERS = ("auto", "histogram", "dense", "spectral", "convolution", "smooth")
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class Autoencoders:
     )
     decoder: str = setting(
         "auto",
-        "histogram (tables), convolution (images), spectral or dense (signals); auto: the first that fits, where a "
-        "table whose columns all have bins=1 is a signal",
+        "histogram (tables), convolution or smooth (images), spectral or dense (signals); auto: the first that fits, "
+        "where a table whose columns all have bins=1 is a signal",
     )
     latent: int = setting(8, "numbers in the latent code", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of a dense network, from the row inwards", 1)
     width: int = setting(32, "channels of the first convolution, for images", 1)
-    bands: int = setting(16, "frequency bands of a spectral decoder", 2)
+    bands: int = setting(16, "frequency bands of a spectral decoder; of a smooth one, in each direction", 2)
     typical: float = setting(
         0.03, "typical amplitude of a signal, as a share of half its public range", 1e-6, 1.0
     )
@@ -94,10 +95,12 @@ class Autoencoders:
         decoder = self.decoder if self.decoder != "auto" else _usual(task)
         if task.kind == "image" and decoder == "convolution":
             return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta)
-        if task.kind != "table" or decoder == "convolution":
+        if task.kind == "image" and decoder == "smooth":
+            return SmoothImageVAE(*task.image, classes, self.latent, self.bands, self.hidden, self.beta)
+        if task.kind != "table" or decoder in ("convolution", "smooth"):
             raise Incompatible(
                 f"decoder={self.decoder}, kind={task.kind}: fed_vae makes tables by histogram, signals by spectral or "
-                "dense, and images by convolution"
+                "dense, and images by convolution or smooth"
             )
         if decoder == "histogram":
             return TableVAE(task.width, task.blocks, classes, self.latent, self.hidden, self.beta)

@@ -92,7 +92,7 @@ def test_several_indices_are_sent_where_asked_for(schema, ten):
         ({"top": 10_000}, BadInput, "top=10000: fewer than the .* coordinates"),
         ({"alpha": -0.1}, BadInput, "alpha=-0.1: .*\\(0, 1\\]"),
         ({"alpha": 1.5}, BadInput, "alpha=1.5: .*\\(0, 1\\]"),
-        ({"indices": 10_000}, BadInput, "count=10000"),
+        ({"indices": 10_000}, BadInput, "indices=10000: .* fewer indices"),
         ({"rounds": 5}, BudgetExhausted, "rounds=5: 20 clients in groups of 5 .* 4 rounds"),
         ({"participations": 0}, BadInput, "participations=0"),
         ({"epsilon": 0.0}, BadInput, "epsilon=0"),

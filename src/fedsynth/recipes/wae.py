@@ -144,6 +144,11 @@ def mechanism_of(task: Task, privacy: SignPrivacy, participations: int, dim: int
         return NoPrivacy()
     if not privacy.epsilon:
         raise BadInput("epsilon=0: dp_fed_wae needs the budget of a client; give --epsilon, or --no-privacy")
+    if privacy.indices >= dim:
+        raise BadInput(
+            f"indices={privacy.indices}: a client sends fewer indices than the model has numbers ({dim:,}); the paper "
+            "sends 1"
+        )
     each = privacy.epsilon / participations
     ratio = privacy.alpha or smallest_alpha(each)
     mechanism = SignDS(each, privacy.top or None, None if privacy.top else ratio, privacy.indices)

@@ -141,6 +141,44 @@ def test_no_row_and_no_name_of_a_patient_reaches_the_server(finished, hospitals)
             assert b"p0-" not in path.read_bytes(), path
 
 
+def test_posts_that_stay_at_their_sites_are_inspected_too(hospitals, tmp_path, capsys):
+    words = {"version": 1, "kind": "text", "vocabulary": ["the", "pain", "is", "gone"], "length": 6}
+    (tmp_path / "schema.json").write_text(json.dumps(words))
+    for name in SITES:
+        folder = hospitals.folder / name
+        posts = [{"user": f"{name}-{n % 9}", "post": "the pain is zebra"} for n in range(27)]
+        (folder / "posts.jsonl").write_text("".join(json.dumps(post) + "\n" for post in posts))
+        (folder / "words.json").write_text(json.dumps(words))
+        data = {
+            "file": "posts.jsonl",
+            "schema": "words.json",
+            "client_column": "user",
+            "text_column": "post",
+        }
+        keys = {
+            "data": data,
+            "budget": {"epsilon": 100.0, "delta": 1e-2},
+            "policy": {"recipes": ["dp_fedavg_lm"], "minimum_cohort": 1, "inspect": True},
+            "state": {"folder": "state"},
+        }
+        (folder / "site.toml").write_text(tomli_w.dumps(keys))
+    keys = {
+        "data": {"schema": "schema.json"},
+        "select": {"unknown": {"by": "example", "criterion": "out_of_vocabulary"}},
+        "train": {"recipe": "dp_fedavg_lm", "epsilon": 30.0, "delta": 1e-2, "rounds": 1},
+    }
+    path, out = tmp_path / "look.toml", tmp_path / "OUT"
+    path.write_text(tomli_w.dumps(keys))
+    words = ["inspect", "--federation", hospitals.kits, "--config", path, "--out", out, "--json"]
+    assert command(*words, "--minimum-sites", 3, "--round-timeout", 60) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["privacy"]["private"] and told["privacy"]["epsilon"] <= 30
+    assert "Unknown words by position" in (out / "inspection.html").read_text()
+    assert list((hospitals.kits / "server").rglob("*.jsonl"))
+    for path in (hospitals.kits / "server").rglob("*"):
+        assert not path.is_file() or b"zebra" not in path.read_bytes(), path
+
+
 def test_sites_that_forbid_it_are_named_with_the_reason(hospitals, tmp_path, capsys):
     for name in SITES:
         hospitals.site_file(name, inspect=name == "ada")

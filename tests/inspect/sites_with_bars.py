@@ -63,6 +63,7 @@ def dealt(raw: RawClients) -> dict[str, RawClients]:
             frame=None if raw.frame is None else raw.frame[own].reset_index(drop=True),
             images=None if raw.images is None else raw.images[own],
             labels=None if raw.labels is None else raw.labels[own],
+            texts=None if raw.texts is None else tuple(np.array(raw.texts, dtype=object)[own]),
         )
     return parts
 

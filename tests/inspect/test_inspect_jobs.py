@@ -1,7 +1,6 @@
 """The two ends of an inspection's job: a site as its site.toml describes it, and the server's folder."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +9,9 @@ from bars import SCHEMA, asked, bars
 from sites_with_bars import classifier
 
 from fedsynth.cli.main import main
-from fedsynth.data.schema import Schema
 from fedsynth.engines.channel import QueueChannel
 from fedsynth.engines.messages import Accept, Invite, Refuse, read, write
+from fedsynth.engines.remote import TooFewSites
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.inspect.attendant import FromEnvironment
 from fedsynth.inspect.conductor import Conductor, call_of
@@ -90,11 +89,13 @@ def test_a_model_that_is_too_large_is_not_sent():
 def test_what_sites_cannot_do_is_refused_before_anything_is_sent():
     with pytest.raises(Incompatible, match=r"\[budget\] total: over sites each site's own budget"):
         OverSites(None, asked(total=30.0), Sent(), 1, 60.0)
-    texts = replace(
-        asked(WRONG, None, model=None), schema=Schema(kind="text", vocabulary=("a", "b"), length=4)
-    )
-    with pytest.raises(Incompatible, match="texts are inspected without --federation only"):
-        OverSites(None, texts, Sent(), 1, 60.0)
+
+
+def test_too_few_sites_do_not_speak_of_going_on():
+    call = call_of(sent_by_a_coordinator(), QueueChannel({}), lambda *_: None)
+    with pytest.raises(TooFewSites, match="begin another inspection: this one is not resumed") as told:
+        call.gather()
+    assert "--resume" not in str(told.value)
 
 
 def test_the_command_teaches_what_sites_must_allow(capsys):

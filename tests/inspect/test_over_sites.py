@@ -18,6 +18,7 @@ from fedsynth.inspect.conductor import looked
 from fedsynth.inspect.inspection import conclude, inspect
 from fedsynth.inspect.primary import graph_from
 from fedsynth.inspect.seen import Seen
+from fedsynth.inspect.selection import Selection
 from fedsynth.inspect.unlabelled import strip_labels, without_label
 from fedsynth.inspect.verdict import Simulation
 from fedsynth.privacy.budget import Budget
@@ -161,6 +162,19 @@ def test_rows_of_sites_whose_schema_has_no_label(tmp_path):
     whole = replace(whole, schema=plain)
     found, _, _ = compared(whole, raw, sites_of(raw, tmp_path, plain), tmp_path)
     assert found.models["bad"].sample.labels is None
+
+
+def test_texts_with_unknown_words(tmp_path):
+    words = ("see", "the", "red", "cat", "run")
+    draw = np.random.default_rng(0)
+    texts = tuple(" ".join(draw.choice((*words, "zebra"), 4)) for _ in range(90))
+    raw = RawClients(np.repeat(np.arange(30), 3), 30, (), texts=texts)
+    schema = Schema(kind="text", vocabulary=words, length=5)
+    unknown = Selection.parse({"by": "example", "criterion": "out_of_vocabulary"})
+    request = Request(recipe="dp_fedavg_lm", epsilon=20.0, delta=1e-2, rounds=2, seed=1)
+    whole = Inspection(request, schema, {"unknown": unknown}, None, Simulation(models=0), shown=40)
+    found, _, _ = compared(whole, raw, sites_of(raw, tmp_path, schema), tmp_path)
+    assert found.models["unknown"].sample.texts
 
 
 def test_what_was_released_is_written_and_read_again(by_user, tmp_path):

@@ -53,6 +53,22 @@ def test_what_a_site_says_of_itself_is_read(write, tmp_path):
     assert found.site().folder.is_dir()
 
 
+def test_posts_are_read_with_their_owners_and_cut_as_the_schema_says(write, tmp_path):
+    schema = {"version": 1, "kind": "text", "vocabulary": ["a", "b"], "length": 2}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    posts = [("ann", "a b a"), ("bob", "b. a"), ("ann", "zebra"), ("eve", "  ")]
+    lines = [json.dumps({"user": user, "post": text}) for user, text in posts]
+    (tmp_path / "posts.jsonl").write_text("\n".join(lines) + "\n")
+    data = {"file": "posts.jsonl", "schema": "schema.json", "client_column": "user", "text_column": "post"}
+    policy = {**GOOD["policy"], "recipes": ["dp_fedavg_lm"], "inspect": True}
+    holding = SiteFile.load(write({**GOOD, "data": data, "policy": policy})).holding()
+    assert holding.names == ("ann", "bob") and holding.clients.sizes.tolist() == [3, 2]
+    assert holding.raw.texts == ("a b", "a", "b .", "a", "zebra")
+    del data["client_column"]
+    alone = SiteFile.load(write({**GOOD, "data": data, "policy": policy}))
+    assert alone.holding().clients.sizes.tolist() == [5]
+
+
 def test_without_a_client_column_the_site_is_one_client(write):
     keys = {**GOOD, "data": {"file": "rows.csv", "schema": "schema.json"}}
     path = write(keys)

@@ -69,6 +69,7 @@ class Remote:
     now: Callable[[], float] = time.monotonic
     tell: Callable[[str, int, str], None] = lambda site, version, what: None
     enclosed: bytes = b""  # goes along with the plan
+    advice: str = "start the others again and continue with --resume"  # where too few sites take part
     roster: Roster = field(default_factory=Roster, init=False)
     refusals: dict[str, str] = field(default_factory=dict, init=False)  # the last reason, by site
     _algorithm: Algorithm | None = field(default=None, init=False)
@@ -376,7 +377,7 @@ class Remote:
             reasons = "".join(f"; {site} refuses: {reason}" for site, reason in self.refusals.items())
             raise TooFewSites(
                 f"{len(present)} sites take part ({', '.join(present) or 'none'}), at least {self.minimum} must; "
-                f"start the others again and continue with --resume{reasons}"
+                f"{self.advice}{reasons}"
             )
 
     def _settling(self, member: Member, version: int, *, over: bool = False) -> bytes:

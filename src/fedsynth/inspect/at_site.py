@@ -44,8 +44,10 @@ class AtSite:
             )
         if terms.private and plan.noise is None:
             raise BadInput("inspection: a private one asks its questions with noise; this one has none")
-        if self._holding.raw is None or self._holding.schema.kind == "text":
-            raise BadInput("the rows of this site cannot be inspected: tables and images can, texts cannot")
+        if self._holding.raw is None:
+            raise BadInput(
+                "the rows of this site were not kept as they were read, so they cannot be inspected"
+            )
         if plan.source.entry_point:
             self._check_entry_point(plan.source.entry_point)
         if plan.source.onnx:

@@ -66,7 +66,7 @@ def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tel
             "the ledgers of the server and the sites, and count. Begin a new one for what the sites' budgets leave"
         )
     if not purse.ledger.lines():
-        purse.ledger.adopt(earlier_ledger(asked, folder))
+        purse.begin_with(earlier_ledger(asked, folder))
     looked(call_of(asked, channel, news), purse).save(folder)
 
 

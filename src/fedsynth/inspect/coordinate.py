@@ -15,6 +15,7 @@ from fedsynth.inspect.asked import Inspection
 from fedsynth.inspect.findings import Findings
 from fedsynth.inspect.inspection import conclude
 from fedsynth.inspect.onnx_graph import MOST_BYTES
+from fedsynth.inspect.over_sites import AGAIN
 from fedsynth.inspect.seen import Seen
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.coordinate import Assignment, Coordinator, Patience
@@ -58,11 +59,6 @@ class OverSites:
     earlier: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.asked.schema.kind == "text":
-            raise Incompatible(
-                "kind=text: sites hold tables or images (site.toml has no place for texts), so texts are inspected "
-                "without --federation only"
-            )
         if self.asked.total is not None:
             raise Incompatible(
                 "[budget] total: over sites each site's own budget bounds all inspections; leave [budget] out"
@@ -70,7 +66,8 @@ class OverSites:
 
     def inspect(self, out: Path, tell: Tell) -> Findings:
         """Have the sites asked and trained on, and conclude from what they released."""
-        coordinator = Coordinator(self.kit, out, self._assignment(), _unwatched, tell, work=WORK)
+        assignment = self._assignment()
+        coordinator = Coordinator(self.kit, out, assignment, _unwatched, tell, work=WORK, advice=AGAIN)
         try:
             coordinator.run()
         except KeyboardInterrupt:

@@ -55,10 +55,10 @@ def inspect(
     tell("evaluating the selections at the clients")
     for selection in asked.selections.values():
         rows.marks(selection.criterion)
-    before = _before(asked, earlier)
-    spent = [] if earlier is not None else [line.cost for line in before.lines()]
+    schema = _schema(asked, earlier)
+    spent = [] if schema is None else [line.cost for line in schema.lines()]
     agenda = Agenda.of(asked, len(raw), spent)
-    purse = _purse(asked, agenda, out, earlier, before)
+    purse = _purse(asked, agenda, out, earlier, schema)
     seen = agenda.look(Simulated(rows, asked.request.device), rng, purse.pay, tell)
     return conclude(asked, seen, purse.ledger, out=out, earlier=earlier, tell=tell)
 
@@ -99,41 +99,50 @@ def conclude(
     return findings
 
 
-def _before(asked: Inspection, earlier: Earlier | None) -> Ledger:
-    """What these data have paid for already: all that the first inspection's ledger holds, or else the schema."""
-    if earlier is not None:
-        return Ledger(earlier.root)
-    fresh = Ledger(None)
-    schema = ledger_of(asked.schema, asked.request.schema) if asked.request.private else None
-    if schema is not None:
-        fresh.adopt(schema)
-    return fresh
+def _schema(asked: Inspection, earlier: Earlier | None) -> Ledger | None:
+    """What the schema cost these data; inspections that go on from an earlier one find it in that one's ledger."""
+    if earlier is not None or not asked.request.private:
+        return None
+    return ledger_of(asked.schema, asked.request.schema)
 
 
 def _purse(
-    asked: Inspection, agenda: Agenda, out: Path | None, earlier: Earlier | None, first: Ledger
+    asked: Inspection, agenda: Agenda, out: Path | None, earlier: Earlier | None, schema: Ledger | None
 ) -> Purse:
     """Who pays: this inspection's ledger, which goes on from the first one's, and that one for all of them.
 
     Nothing is asked or trained if all of it does not fit what is left.
     """
-    target, policy = asked.request.target, None
-    if target is not None and (asked.total is not None or earlier is not None):
-        adjacency = adjacency_of(agenda.trainer.algorithm(1.0))
-        policy = Policy(Budget(asked.total or float("inf"), target.delta, adjacency=adjacency), first)
-        try:
-            policy.budget.check(first, agenda.event, what="this inspection")
-        except BudgetExhausted as error:
-            raise BudgetExhausted(f"{error}. Earlier inspections of these data count") from None
+    first = Ledger(None if earlier is None else earlier.root)
+    policy = _policy(asked, agenda, first, schema) if asked.total is not None or earlier is not None else None
     ledger = Ledger(None)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         ledger = Ledger(out / "ledger.jsonl")
         root = earlier.root if earlier is not None else out / "ledger.jsonl"
         (out / ROOT).write_text(str(root.resolve()) + "\n")
-    if first.lines():
+    purse = Purse(ledger, "inspection" if out is None else out.name, policy)
+    if schema is not None:
+        purse.begin_with(schema)
+    elif first.lines():
         ledger.adopt(first)
-    return Purse(ledger, "inspection" if out is None else out.name, policy)
+    return purse
+
+
+def _policy(asked: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None) -> Policy | None:
+    """The budget of all inspections on the first one's ledger; none where nothing is promised."""
+    target = asked.request.target
+    if target is None:
+        return None
+    adjacency = adjacency_of(agenda.trainer.algorithm(1.0))
+    policy = Policy(Budget(asked.total or float("inf"), target.delta, adjacency=adjacency), first)
+    if schema is not None:
+        policy.count(schema)
+    try:
+        policy.budget.check(first, agenda.event, what="this inspection")
+    except BudgetExhausted as error:
+        raise BudgetExhausted(f"{error}. Earlier inspections of these data count") from None
+    return policy
 
 
 def _since(

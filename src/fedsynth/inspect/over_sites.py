@@ -28,6 +28,8 @@ from fedsynth.inspect.survey import Survey
 from fedsynth.rng import Rng
 from fedsynth.synthesis.participation import terms_of
 
+AGAIN = "begin another inspection: this one is not resumed, and what it released so far counts"
+
 
 class Declined(FedsynthError):
     """Sites refused the inspection as calibrated, before anything was asked: it can be calibrated without them."""
@@ -68,7 +70,8 @@ class Call:
 
     def remote(self, plan: Plan) -> Remote:
         """A link for the run of one step."""
-        return Remote(self.channel, plan.run, self.minimum, self.patience, self.now, self.tell, self.content)
+        known = (self.minimum, self.patience, self.now, self.tell, self.content)
+        return Remote(self.channel, plan.run, *known, f"start the others again and {AGAIN}")
 
     def terms(self, plan: Plan, clients: int, values: dict[str, object]) -> Terms:
         """What sites agree to."""

@@ -31,7 +31,8 @@ def single_view(name: str, model: Model) -> list[Any]:
     """One selection by itself."""
     sample = model.sample
     if sample.images is None:
-        return [_caption(name, model), first_rows(sample.frame, sample.schema), *_checks(sample)]
+        told = _unknown((name, model)) if sample.schema.kind == "text" else []
+        return [_caption(name, model), first_rows(sample.frame, sample.schema), *told, *_checks(sample)]
     picture = figure(
         name, image_grid(sample.images, sample.labels, name), f"mean intensity {intensity(sample):.3f}"
     )
@@ -189,15 +190,18 @@ def _texts(one: Named, other: Named) -> list[Any]:
     shifts = words_by_ratio(models[1], models[0], _STEADY.at("words"))
     rows = [[shift.word, f"{shift.other:.2e}", f"{shift.one:.2e}", short(shift.ratio)] for shift in shifts]
     heads = ["word", f"probability, {one[0]}", f"probability, {other[0]}", "ratio"]
-    body: list[Any] = [tag("div", columns, class_="charts wide")]
-    if not Speaker(models[0]).encoding.by_bytes:
-        rates = [unknown_by_position(model, _STEADY.at("positions")) for model in models]
-        places = [
-            [str(place), percent(first), percent(second)]
-            for place, (first, second) in enumerate(zip(*rates, strict=True), start=1)
-        ]
-        body += [
-            tag("h3", "Unknown words by position"),
-            table(["position", one[0], other[0]], places, "Unknown words by position", (1, 2)),
-        ]
-    return [*body, tag("h3", f"Words that {one[0]} favors"), table(heads, rows, "Words by ratio", (1, 2, 3))]
+    favored = [tag("h3", f"Words that {one[0]} favors"), table(heads, rows, "Words by ratio", (1, 2, 3))]
+    return [tag("div", columns, class_="charts wide"), *_unknown(one, other), *favored]
+
+
+def _unknown(*named: Named) -> list[Any]:
+    """Where texts have words out of the vocabulary (T3); a model of bytes has none."""
+    models = [model.generator for _, model in named]
+    if Speaker(models[0]).encoding.by_bytes:
+        return []
+    rates = [unknown_by_position(model, _STEADY.at("positions")) for model in models]
+    places = [
+        [str(place), *map(percent, shares)] for place, shares in enumerate(zip(*rates, strict=True), start=1)
+    ]
+    heads, title = ["position", *(name for name, _ in named)], "Unknown words by position"
+    return [tag("h3", title), table(heads, places, title, tuple(range(1, len(heads))))]

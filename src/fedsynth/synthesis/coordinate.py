@@ -110,6 +110,7 @@ class Coordinator:
     say: Callable[[str], None]
     patience: Patience = field(default_factory=Patience)
     work: Mapping[str, str] = field(default_factory=lambda: WORK)  # what server and sites do in the job
+    advice: str = "continue with --resume"  # after a failure
     _version: int = field(default=0, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _regrouped: dict[str, int] = field(default_factory=dict, init=False)
@@ -128,7 +129,7 @@ class Coordinator:
                 if failures >= _TRIES:
                     raise FedsynthError(
                         f"the run was lost {failures} times in a row without a finished round ({reason}); look at "
-                        f"the server's console.log and continue with --resume"
+                        f"the server's console.log and {self.advice}"
                     ) from None
                 self._change(job="")
                 self.say(f"{reason}; going on from the server's checkpoint")
@@ -202,7 +203,7 @@ class Coordinator:
             if time.monotonic() > deadline:
                 raise FedsynthError(
                     f"{len(here)} sites are connected ({', '.join(here) or 'none'}), at least "
-                    f"{self.assignment.minimum_sites} must be; start {', '.join(missing)} and continue with --resume"
+                    f"{self.assignment.minimum_sites} must be; start {', '.join(missing)} and {self.advice}"
                 )
             if not said:
                 self.say(f"waiting for {', '.join(missing)}")

@@ -5,6 +5,7 @@
 file = "patients.parquet"
 schema = "schema.json"          # the public schema that this site agrees to
 client_column = "patient id"    # who owns a row; without it the site as a whole is one client
+# text_column = "post"          # of texts: where they are; "text" if left out
 [budget]
 epsilon = 3.0                   # over all runs ever
 delta = 1e-6
@@ -32,11 +33,18 @@ from typing import Any
 
 import numpy as np
 
-from fedsynth.data.clients import RawClients, clients_from, encode_clients, image_clients_from
+from fedsynth.data.clients import (
+    RawClients,
+    clients_from,
+    encode_clients,
+    image_clients_from,
+    text_clients_from,
+)
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images, read_owners
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
+from fedsynth.data.text import read_texts
 from fedsynth.engines.masked import masking
 from fedsynth.engines.sealed import sealing
 from fedsynth.engines.site import Holding, Policy, Site
@@ -52,7 +60,7 @@ from fedsynth.transport.keys import IDENTITIES, IDENTITY, SECRET, load_identitie
 from fedsynth.transport.registry import TRANSPORTS
 
 _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
-    "data": {"file": (str,), "schema": (str,), "client_column": (str,), "label": (str,)},
+    "data": dict.fromkeys(("file", "schema", "client_column", "label", "text_column"), (str,)),
     "budget": {"epsilon": (int, float), "delta": (int, float), "unit": (str,)},
     "policy": {
         "recipes": (list,),
@@ -112,7 +120,7 @@ class SiteFile:
         if not self.data.exists():
             raise BadInput(f"{self.path}: [data] file: {self.data} does not exist; check the path")
         column = self.keys["data"].get("client_column")
-        raw = self._images(column) if self.schema.kind == "image" else self._table(column)
+        raw = {"image": self._images, "text": self._texts}.get(self.schema.kind, self._table)(column)
         schema = self.schema.with_client(column) if column and self.schema.kind == "table" else self.schema
         kept = raw if self.policy.inspect else None
         return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema, kept)
@@ -128,6 +136,12 @@ class SiteFile:
         images, labels = read_images(self.data)
         alone = np.zeros(len(images), dtype=np.int64)
         return image_clients_from(images, labels, owners=read_owners(self.data, column) if column else alone)
+
+    def _texts(self, column: str | None) -> RawClients:
+        named = self.keys["data"].get("text_column", "text")
+        found = read_texts(self.data, named, column)
+        owners = found[column].to_numpy() if column else np.zeros(len(found), dtype=np.int64)
+        return text_clients_from(found[named].tolist(), self.schema, owners=owners)
 
     def site(self, look: Callable[[Holding, Policy], Look] | None = None) -> Site:
         """The site, ready to answer; `look` makes its part in inspections."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli import flags
 from fedsynth.cli.door import leads_to
 
 app = typer.Typer()
@@ -35,14 +36,10 @@ def inspect_data(
             "allow it with inspect = true under [policy] of its site.toml.",
         ),
     ] = None,
-    minimum_sites: Annotated[
-        int, typer.Option(help="Federation: stop when fewer sites than this take part.")
-    ] = 2,
-    round_timeout: Annotated[
-        float, typer.Option(help="Federation: seconds after which a silent site is left out of a step.")
-    ] = 600.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON object.")] = False,
+    minimum_sites: flags.MinimumSites = 2,
+    round_timeout: flags.RoundTimeout = 600.0,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Train generative models on rows that meet a criterion, and show what they look like and how they differ.
 

@@ -43,12 +43,8 @@ def run(
     federation: Annotated[
         Path | None, typer.Option(help="Over real sites: what `fedsynth federation create` made.")
     ] = None,
-    minimum_sites: Annotated[
-        int, typer.Option(help="Federation: stop when fewer sites than this take part.")
-    ] = 2,
-    round_timeout: Annotated[
-        float, typer.Option(help="Federation: seconds after which a silent site is left out of a round.")
-    ] = 600.0,
+    minimum_sites: flags.MinimumSites = 2,
+    round_timeout: flags.RoundTimeout = 600.0,
     config: flags.Config = None,
     set_: flags.Settings = None,
     seed: flags.Seed = None,

@@ -27,22 +27,23 @@ from fedsynth.inspect.verdict import Simulation
 from fedsynth.report.picture import write_grid
 from fedsynth.synthesis.request import Request
 
-SELECTIONS: dict[str, dict[str, dict[str, Any]]] = {
-    "user": {
-        "bad": {"by": "user", "criterion": "correct", "below": "25%"},
-        "good": {"by": "user", "criterion": "correct", "above": "75%"},
-    },
-    "example": {
-        "bad": {"by": "example", "criterion": "misclassified", "at_least": 10},
-        "good": {"by": "example", "criterion": "correct", "at_least": 10},
-    },
+BY_EXAMPLE = {
+    "bad": {"by": "example", "criterion": "misclassified", "at_least": 10},
+    "good": {"by": "example", "criterion": "correct", "at_least": 10},
 }
+
+
+def by_user(percent: int) -> dict[str, dict[str, Any]]:
+    """The clients on which the classifier is worst and best: so many percent at either end."""
+    user = {"by": "user", "criterion": "correct"}
+    return {"bad": {**user, "below": f"{percent}%"}, "good": {**user, "above": f"{100 - percent}%"}}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--recipe", default="moment_vae")
-    parser.add_argument("--by", choices=tuple(SELECTIONS), default="user")
+    parser.add_argument("--by", choices=("user", "example"), default="user")
+    parser.add_argument("--percent", type=int, default=25, help="by user: of the clients, at either end")
     parser.add_argument("--epsilon", default="8", help="numbers, by comma")
     parser.add_argument("--affected", default="0.5,0", help="shares of clients, by comma")
     parser.add_argument("--seeds", default="0-4")
@@ -85,7 +86,8 @@ def main() -> None:
     model = Installed(scores_of(primary_network()))
     schema = mnist("test")[2]
     raw = writers()
-    selections = {name: Selection.parse(keys) for name, keys in SELECTIONS[asked.by].items()}
+    chosen = by_user(asked.percent) if asked.by == "user" else BY_EXAMPLE
+    selections = {name: Selection.parse(keys) for name, keys in chosen.items()}
     settings = dict(text.split("=", 1) for text in asked.set)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     noise: dict[float, float] = {}  # by epsilon: it depends on nothing else here
@@ -116,6 +118,7 @@ def main() -> None:
         settled |= {
             "rounds": asked.rounds,
             "models": asked.models,
+            "percent": asked.percent,
             **settings,
             "seconds": time.monotonic() - started,
         }

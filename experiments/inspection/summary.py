@@ -89,20 +89,20 @@ def bugs_in_a_table() -> None:
 def sensitivity() -> None:
     """The share of runs that fire by share of affected clients and epsilon: a table, and a plot of the differences."""
     found = [
-        line
+        {"percent": 25, **line}
         for line in measured(RESULTS, "sense.jsonl", "user.jsonl")
         if line["recipe"] == "moment_vae" and line["by"] == "user"
     ]
     shares = sorted({line["affected"] for line in found})
     rows = []
-    for (epsilon,), lines in grouped(found, "epsilon"):
-        cells = {"epsilon": f"{epsilon:g}"}
+    for (ends, epsilon), lines in grouped(found, "percent", "epsilon"):
+        cells = {"worst and best clients": f"{ends}% each", "epsilon": f"{epsilon:g}"}
         for share in shares:
             cells[f"{share:.0%}"] = fired([line for line in lines if line["affected"] == share])
         rows.append(cells)
     note = "Inspections that fire, of how many, by the share of clients with inverted pixels."
     write_rows(HERE / "results_sensitivity", rows, note)
-    plot([line for line in found if line["affected"] > 0])
+    plot([line for line in found if line["affected"] > 0 and line["percent"] == 25])
 
 
 def over_threshold(line: Line) -> float:
@@ -110,27 +110,47 @@ def over_threshold(line: Line) -> float:
     return max(value / threshold for value, threshold in line["contrast"].values())
 
 
+def wilson(hits: int, count: int, deviations: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval for a share of which so many of `count` trials are known; with 1.96 deviations, of 95%.
+
+    >>> [round(end, 2) for end in wilson(3, 3)], [round(end, 2) for end in wilson(5, 10)]
+    ([0.44, 1.0], [0.24, 0.76])
+    """
+    share, square = hits / count, deviations**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = deviations * np.sqrt(share * (1 - share) / count + square / (4 * count**2)) / (1 + square / count)
+    return float(middle - half), float(middle + half)
+
+
 def plot(found: list[Line]) -> None:
-    """Each inspection as a dot, and the mean over seeds as a line."""
-    figure, axes = pyplot.subplots(figsize=(6.4, 4))
+    """Left each inspection as a dot, and the mean over seeds as a line; right how many fire, with Wilson intervals."""
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.4, 4))
     for number, ((epsilon,), lines) in enumerate(grouped(found, "epsilon")):
-        means = {}
-        for (share,), same in grouped(lines, "affected"):
+        color, means, shares = f"C{number}", {}, {}
+        for (affected,), same in grouped(lines, "affected"):
             ratios = [over_threshold(line) for line in same]
-            axes.plot([100 * share] * len(ratios), ratios, ".", color=f"C{number}", alpha=0.4)
-            means[100 * share] = np.mean(ratios)
-        axes.plot(list(means), list(means.values()), color=f"C{number}", label=f"epsilon {epsilon:g}")
-    axes.axhline(1, color="black", linestyle=":", linewidth=1)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+            left.plot([100 * affected] * len(ratios), ratios, ".", color=color, alpha=0.4)
+            means[100 * affected] = np.mean(ratios)
+            hits = sum(line["fires"] for line in same)
+            place = 100 * affected * 1.03 ** (number - 1.5)  # beside each other
+            low, high = wilson(hits, len(same))
+            right.plot([place, place], [low, high], color=color, linewidth=1.2, alpha=0.6)
+            shares[place] = hits / len(same)
+        left.plot(list(means), list(means.values()), color=color, label=f"epsilon {epsilon:g}")
+        right.plot(list(shares), list(shares.values()), "o-", color=color, markersize=4, linewidth=1)
+    left.axhline(1, color="black", linestyle=":", linewidth=1)
+    left.set_yscale("log")
+    left.set_yticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
+    left.set_yticks([], minor=True)
+    left.set_ylabel("difference over threshold (fires above 1)")
+    left.legend()
+    right.set_ylabel("inspections that fire, and 95% intervals")
     ticks = sorted({100 * line["affected"] for line in found})
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks([], minor=True)
-    axes.set_yticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
-    axes.set_yticks([], minor=True)
-    axes.set_xlabel("clients with inverted pixels, percent")
-    axes.set_ylabel("difference over threshold (fires above 1)")
-    axes.legend()
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("clients with inverted pixels, percent")
     figure.tight_layout()
     figure.savefig(HERE / "sensitivity.png", dpi=110)
 

@@ -4,7 +4,9 @@ import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 FILE = Path(__file__).parents[2] / "experiments" / "inspection" / "summary.py"
 
@@ -44,13 +46,24 @@ def test_a_share_that_was_not_tried_at_an_epsilon_is_a_dash(summary):
     keep(summary, "sense.jsonl", [line(0, 0.05, False, 0.08, 1.0), line(0, 0.1, True, 0.2)])
     summary.sensitivity()
     first, second = cells(summary.HERE / "results_sensitivity")
-    assert first == {"epsilon": "1", "5%": "0 of 1", "10%": "–"}
-    assert second == {"epsilon": "8", "5%": "–", "10%": "1 of 1"}
+    ends = {"worst and best clients": "25% each"}
+    assert first == {**ends, "epsilon": "1", "5%": "0 of 1", "10%": "–"}
+    assert second == {**ends, "epsilon": "8", "5%": "–", "10%": "1 of 1"}
     assert (summary.HERE / "sensitivity.png").stat().st_size > 1000
 
 
 def test_the_farthest_statistic_decides(summary):
     assert summary.over_threshold(line(0, 0.5, True, 0.3)) == pytest.approx(3.0)
+
+
+def test_an_interval_covers_its_share_as_often_as_it_says(summary):
+    chances = np.linspace(0.05, 0.95, 19)
+    ends = [summary.wilson(hits, 10) for hits in range(11)]
+    covered = [
+        sum(binom.pmf(hits, 10, p) for hits, (low, high) in enumerate(ends) if low <= p <= high)
+        for p in chances
+    ]
+    assert 0.93 < np.mean(covered) < 0.98 and min(covered) > 0.8
 
 
 def test_runs_without_a_bug_name_no_column(summary):

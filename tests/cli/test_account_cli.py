@@ -106,6 +106,8 @@ def test_the_text_is_one_sentence_and_legacy_is_labelled_on_standard_error():
         ),
         ("--noise-multiplier 1 --rate 1.5", BadInput, "lies in"),
         ("--noise-multiplier 0", BadInput, "above 0"),
+        ("--noise-multiplier inf", BadInput, "at most 1e\\+12"),
+        ("--noise-multiplier 1 --clients 99999999999999999 --cohort 9", BadInput, "at most 1e\\+12"),
         ("--noise-multiplier 1 --rate 0.1 --cohort 3", BadInput, "same thing"),
         ("--noise-multiplier 1 --clients 3 --cohort 9", BadInput, "part of the clients"),
         ("--noise-multiplier 1 --sampling poisson", BadInput, "needs --rate"),

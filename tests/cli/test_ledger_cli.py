@@ -59,3 +59,19 @@ def test_verify_finds_damage_and_exits_with_1(run_folder, damage):
 def test_a_folder_without_a_ledger_is_named(tmp_path):
     with pytest.raises(BadInput, match="there is no ledger"):
         invoke("show", tmp_path)
+
+
+def test_show_tells_each_release_in_words(run_folder):
+    assert "Gaussian noise of 5 times the clip bound" in invoke("show", run_folder).stdout
+
+
+def test_an_unknown_unit_is_refused(run_folder):
+    with pytest.raises(BadInput, match="did you mean 'record'"):
+        invoke("show", run_folder, "--delta", "1e-5", "--unit", "recrod")
+
+
+def test_what_is_not_protected_costs_no_number(tmp_path):
+    Ledger(tmp_path / "ledger.jsonl").append(GaussianDpEvent(5.0), what="a", unit="record")
+    asked = ("show", tmp_path, "--delta", "1e-5", "--unit", "client")
+    assert "epsilon unbounded" in invoke(*asked).stdout
+    assert json.loads(invoke(*asked, "--json").stdout)["epsilon"] is None

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from fedsynth.cli.main import app
 from fedsynth.errors import BadInput
+from fedsynth.recipes.registry import RECIPES
 
 SCHEMA = {
     "version": 1,
@@ -40,7 +41,8 @@ def invoke(schema, *extra):
         "--delta",
         "1e-5",
     ]
-    return CliRunner().invoke(app, ["plan", *given, "--recipe", "fvae", *extra], catch_exceptions=False)
+    chosen = extra if "--recipe" in extra else ("--recipe", "fvae", *extra)
+    return CliRunner().invoke(app, ["plan", *given, *chosen], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +104,33 @@ def test_the_table_says_projection(schema, tmp_path):
         (("--project", "100"), "at least the 200"),
         (("--project", "many"), "commas"),
         (("--plot", "x.pdf"), ".png"),
+        (("--plot", "x.png", "--recipe", "dp_fed_wae"), "no noise to plot"),
     ],
 )
 def test_bad_requests_are_explained(schema, extra, message):
     with pytest.raises(BadInput, match=message):
         invoke(schema, *extra)
+
+
+def test_a_recipe_without_noise_is_planned_as_it_would_run(schema):
+    found = json.loads(invoke(schema, "--recipe", "dp_fed_wae", "--json").stdout)
+    (run,) = found["as_it_would_run"]
+    assert found["rows"] == [] and run["rounds"] >= 1 and run["noise_multiplier"] is None
+    assert "messages drawn by epsilon" in invoke(schema, "--recipe", "dp_fed_wae").stdout
+
+
+def test_a_recipe_that_promises_nothing_has_no_row_with_an_epsilon(schema):
+    found = json.loads(invoke(schema, "--recipe", "dpd_fvae_local_published", "--json").stdout)
+    assert found["rows"] == [] and "no record-level guarantee" in found["as_it_would_run"][0]["problem"]
+
+
+def test_without_a_recipe_all_are_planned_or_say_why_not(tmp_path):
+    place = tmp_path / "text.json"
+    place.write_text(json.dumps({"version": 1, "kind": "text", "vocabulary": "bytes", "length": 4}))
+    words = ["plan", "--schema", str(place), "--clients", "200", "--records", "2000", "--epsilon", "4"]
+    result = CliRunner().invoke(app, [*words, "--delta", "1e-5"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert all(
+        f"{name} would run" in result.stdout or f"{name} is not planned" in result.stdout for name in RECIPES
+    )
+    assert "not offered" not in result.stdout

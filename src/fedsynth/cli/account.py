@@ -16,6 +16,7 @@ from fedsynth.privacy.account import ACCOUNTANTS, ADJACENCIES, PAIRS, SAMPLINGS
 _LEGACY = (
     "rdp-legacy is the old conversion, kept to reproduce published tables; do not state it for a release"
 )
+MOST = 1e12  # of anything: beyond it the accountants' arithmetic ends
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,12 @@ def _checked(question: Question) -> Question:
     """Refuse what cannot be, and fill in one round where nothing else is asked."""
     for name in ("noise_multiplier", "epsilon"):
         value = getattr(question, name)
-        if value is not None and not value > 0:
-            raise BadInput(f"--{name.replace('_', '-')} {value:g}: it is above 0")
+        if value is not None and not 0 < value <= MOST:
+            raise BadInput(f"--{name.replace('_', '-')} {value:g}: it is above 0 and at most {MOST:g}")
     for name in ("rounds", "clients", "cohort"):
         value = getattr(question, name)
-        if value is not None and value < 1:
-            raise BadInput(f"--{name} {value}: at least one is needed")
+        if value is not None and not 1 <= value <= MOST:
+            raise BadInput(f"--{name} {value}: it is at least 1 and at most {MOST:g}")
     if not 0 < question.delta < 1:
         raise BadInput(f"--delta {question.delta:g}: it lies between 0 and 1, well below 1 / clients")
     if question.rate is not None and not 0 < question.rate <= 1:

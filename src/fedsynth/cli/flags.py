@@ -20,7 +20,7 @@ BudgetFile = Annotated[
     Path | None, typer.Option(help="Policy (max epsilon, delta, unit) that all runs on these data share.")
 ]
 ClientColumn = Annotated[str | None, typer.Option(help="Column that says who owns a row.")]
-Clients = Annotated[int | None, typer.Option(help="Deal the rows to so many simulated clients.")]
+Clients = Annotated[int | None, typer.Option(help="Deal the rows to so many simulated clients.", max=10**9)]
 Config = Annotated[Path | None, typer.Option(help="TOML with any of these flags, and [arguments].")]
 Delta = Annotated[float | None, typer.Option(help="Chance of failure, well below 1 / clients.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda.")]

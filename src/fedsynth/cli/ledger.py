@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import typer
 
 from fedsynth.cli.ending import Code
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.ledger import Ledger, Line, plain
+from fedsynth.privacy.wording import event_words
 
 NAME = "ledger.jsonl"
+UNITS = ("client", "record")
 
 
 def show(
@@ -22,17 +25,21 @@ def show(
     as_json: bool,
 ) -> None:
     """List every release, and what they cost together."""
+    if unit not in (None, *UNITS):
+        raise BadInput(f"--unit {unit}: {nearest(str(unit), UNITS)}")
     ledger = _ledger(folder)
     lines = ledger.lines()
     epsilon = None if delta is None else ledger.epsilon(delta, adjacency=adjacency, unit=unit)
+    finite = None if epsilon is None or math.isinf(epsilon) else epsilon
     if as_json:
-        typer.echo(json.dumps({"lines": [plain(line) for line in lines], "epsilon": epsilon, "delta": delta}))
+        typer.echo(json.dumps({"lines": [plain(line) for line in lines], "epsilon": finite, "delta": delta}))
         return
     for line in lines:
         typer.echo(_described(line))
     if epsilon is not None:
+        cost = "unbounded" if finite is None else f"{finite:.4g}"
         typer.echo(
-            f"Together: epsilon {epsilon:.4g} at delta {delta:g} ({adjacency}), over all runs on this ledger."
+            f"Together: epsilon {cost} at delta {delta:g} ({adjacency}), over all runs on this ledger."
         )
 
 
@@ -59,7 +66,5 @@ def _ledger(folder: Path) -> Ledger:
 
 def _described(line: Line) -> str:
     times = "" if line.count == 1 else f" x {line.count}"
-    event = {key: value for key, value in line.event.items() if key != "type"}
-    kind = line.event["type"].removesuffix("DpEvent")
     whom = f"{line.holder:8s} {line.unit}/{line.trust}"
-    return f"{line.index:5d}  {line.time[:19]}  {whom}  {line.what}{times}: {kind} {event}"
+    return f"{line.index:5d}  {line.time[:19]}  {whom}  {line.what}{times}: {event_words(line.event)}"

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
+from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.privacy.accountant import COARSE, answer
@@ -22,6 +23,9 @@ from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import RECIPES, Recipe, recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.report.plan_plot import Panel, check_name, save_plot
+
+MOST_EPSILON = 500.0  # e^epsilon is beyond the largest number soon after
+NOISE = "noise_multiplier"  # the argument of recipes that add noise
 
 
 def plan(
@@ -38,13 +42,24 @@ def plan(
     """Noise, rounds and cohort for every recipe, unit and kind of trust, side by side. Reads no data."""
     if plot is not None:
         check_name(plot)
+    if epsilon > MOST_EPSILON:
+        raise BadInput(
+            f"--epsilon {epsilon:g}: above {MOST_EPSILON:g} nothing is promised; plan with a smaller one"
+        )
     people = Population(clients, records, epsilon, delta)
     chosen = [recipe_named(recipe)] if recipe else list(RECIPES.values())
     read = Schema.load(schema)
     tasks = {one.name: replace(one.task(read, clients), records=records) for one in chosen}
-    rows = [row for one in chosen for row in plan_rows(settings_of(one, tasks[one.name]), people)]
+    runs = {}
+    with StepProgress(quiet=len(chosen) == 1) as tell:  # all of them take half a minute
+        for done, one in enumerate(chosen):
+            tell(one.name, done, len(chosen))
+            runs[one.name] = _as_it_would_run(one, tasks[one.name], people)
+    noisy = [one for one in chosen if runs[one.name].get(NOISE) is not None]
+    if plot is not None and not noisy:
+        raise BadInput(f"--plot {plot}: there is no noise to plot. {_run_sentence(runs[chosen[0].name])}")
+    rows = [row for one in noisy for row in plan_rows(settings_of(one, tasks[one.name]), people)]
     projected = _projected(rows, _numbers(project, clients))
-    runs = {one.name: _as_it_would_run(one, tasks[one.name], people) for one in chosen}
     local = _local(rows, people)
     if plot is not None:
         save_plot(_panels(_first(rows)), epsilon, plot)
@@ -52,7 +67,8 @@ def plan(
     if as_json:
         typer.echo(json.dumps(_as_json(people, rows, projected, runs, local)))
         return
-    _print(people, rows, projected, runs, local)
+    shown = rows if recipe else [row for row in rows if row.offered]
+    _print(people, shown, projected, runs, local)
 
 
 def settings_of(recipe: Recipe, task: Task) -> Settings:
@@ -83,7 +99,7 @@ def _as_it_would_run(recipe: Recipe, task: Task, people: Population) -> dict[str
         "unit": recipe.unit,
         "rounds": algorithm.rounds,
         "cohort": algorithm.schedule.expected,
-        "noise_multiplier": values["noise_multiplier"],
+        "noise_multiplier": values.get(NOISE),
         "parameters": algorithm.dim - 1,
     }
 
@@ -93,7 +109,7 @@ def _numbers(text: str | None, clients: int) -> list[int]:
         return []
     try:
         numbers = [int(float(piece)) for piece in text.split(",")]
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadInput(
             f"--project {text}: expected numbers of clients with commas between, such as 10000,1e6"
         ) from error
@@ -180,7 +196,7 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
 
 
 _HEAD = (
-    f"{'recipe':14s}{'unit':8s}{'trust':13s}{'clients':>11s}{'cohort':>10s}{'rounds':>9s}"
+    f"{'recipe':18s}{'unit':8s}{'trust':13s}{'clients':>11s}{'cohort':>10s}{'rounds':>9s}"
     f"{'noise':>9s}{'in mean':>10s}{'epsilon':>9s}"
 )
 
@@ -211,16 +227,17 @@ def _print(
 
 def _described(row: PlanRow) -> str:
     return (
-        f"{row.recipe:14s}{row.unit:8s}{row.trust:13s}{row.clients:>11,d}{row.cohort:>10,.4g}{row.rounds:>9,d}"
+        f"{row.recipe:18s}{row.unit:8s}{row.trust:13s}{row.clients:>11,d}{row.cohort:>10,.4g}{row.rounds:>9,d}"
         f"{row.noise_multiplier:>9.4g}{row.noise_in_mean:>10.3g}{row.epsilon:>9.4g}"
     )
 
 
 def _run_sentence(run: dict[str, Any]) -> str:
     if "problem" in run:
-        return f"{run['recipe']} cannot run on this schema: {run['problem']}"
+        return f"{run['recipe']} is not planned: {run['problem']}"
+    noise, cohort = run["noise_multiplier"], f"{run['cohort']:,.4g} client{'' if run['cohort'] == 1 else 's'}"
+    how = "messages drawn by epsilon" if noise is None else f"noise multiplier {noise:.5g}"
     return (
-        f"{run['recipe']} would run {run['rounds']:,} rounds of about {run['cohort']:,.4g} clients with noise "
-        f"multiplier {run['noise_multiplier']:.5g} ({run['unit']} unit, {run['parameters']:,} shared parameters, "
-        "class balance paid)."
+        f"{run['recipe']} would run {run['rounds']:,} rounds of about {cohort} with {how} "
+        f"({run['unit']} unit, {run['parameters']:,} shared parameters, class balance paid)."
     )

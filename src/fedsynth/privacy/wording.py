@@ -177,13 +177,14 @@ def _released(releases: Sequence[Mapping[str, Any]], runs: int) -> str:
 def _one(release: Mapping[str, Any]) -> str:
     count = release["count"]
     times = "once" if count == 1 else f"{count:,} times"
-    return f"{release['what']}, {times} ({_event(release['event'])})"
+    return f"{release['what']}, {times} ({event_words(release['event'])})"
 
 
-def _event(event: Mapping[str, Any]) -> str:
+def event_words(event: Mapping[str, Any]) -> str:
+    """A release in words, out of its event as JSON."""
     kind = str(event["type"])
     if "event" in event:
-        inner = _event(event["event"])
+        inner = event_words(event["event"])
         if kind == "PoissonSampledDpEvent":
             return f"{inner}, each with probability {event['sampling_probability']:.4g}"
         if kind == "SampledWithoutReplacementDpEvent":
@@ -194,7 +195,7 @@ def _event(event: Mapping[str, Any]) -> str:
             return f"each training: {inner}"
         return inner
     if "events" in event:
-        return " and ".join(_event(part) for part in event["events"])
+        return " and ".join(event_words(part) for part in event["events"])
     if "noise_multiplier" in event:
         noise = "Laplace" if kind == "LaplaceDpEvent" else "Gaussian"
         return f"{noise} noise of {event['noise_multiplier']:.4g} times the clip bound"

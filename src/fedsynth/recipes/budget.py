@@ -17,6 +17,7 @@ from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 
 _TINY = 1e-12  # delta at which two pure costs are compared
+MOST_EPSILON = 1e7  # promises nothing long before; the accountant's arithmetic ends soon after
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,10 @@ class Target:
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon < math.inf:
+        if not 0 < self.epsilon <= MOST_EPSILON:
             raise BadInput(
-                f"epsilon={self.epsilon:g}: a privacy budget is a positive, finite number; use --no-privacy for none"
+                f"epsilon={self.epsilon:g}: a privacy budget is a positive number, at most {MOST_EPSILON:g}; use "
+                "--no-privacy for none"
             )
         if not 0 < self.delta < 1:
             raise BadInput(f"delta={self.delta:g}: expected a number in (0, 1), well below 1 / clients")

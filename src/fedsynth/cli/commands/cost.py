@@ -76,8 +76,10 @@ def audit(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For a recipe: an argument.")
     ] = None,
-    canaries: Annotated[int, typer.Option(help="Participants of each run that try to be found.")] = 1000,
-    runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.")] = 8,
+    canaries: Annotated[
+        int, typer.Option(help="Participants of each run that try to be found.", min=1)
+    ] = 1000,
+    runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.", min=1)] = 8,
     confidence: Annotated[float, typer.Option(help="How sure the lower bound is.")] = 0.99,
     seed: Annotated[int | None, typer.Option(help="Make it repeatable; real audits use fresh noise.")] = None,
     quiet: flags.Quiet = False,

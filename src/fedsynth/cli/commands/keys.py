@@ -30,7 +30,7 @@ def create(
     ] = None,
     scheme: Annotated[str, typer.Option(help="bfv (exact, short) or ckks (as in PP-FedGAN).")] = "bfv",
     ring_bits: Annotated[
-        int, typer.Option(help="For noise shared out over the sites: bits of its ring (0: none).")
+        int, typer.Option(help="For noise shared out over the sites: bits of its ring (0: none).", min=0)
     ] = 0,
     as_json: flags.AsJson = False,
 ) -> None:

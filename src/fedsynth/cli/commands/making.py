@@ -53,7 +53,7 @@ def run(
         str | None,
         typer.Option(help='Simulated clients take time: default, or for example "stragglers=0.1,factor=10".'),
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="Synthetic rows to write (default 10000).")] = None,
+    rows: Annotated[int | None, typer.Option(help="Synthetic rows to write (default 10000).", max=10**9)] = None,
     accept: flags.Accept = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the run; must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -74,7 +74,7 @@ def run(
 @leads_to("run:sample")
 def sample(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")],
-    rows: Annotated[int, typer.Option(help="How many.")],
+    rows: Annotated[int, typer.Option(help="How many.", max=10**9)],
     out: Annotated[Path, typer.Option(help="Parquet or CSV for tables, npz or a folder of PNG for images.")],
     condition: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows like this; may be repeated.")

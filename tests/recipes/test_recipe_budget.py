@@ -3,7 +3,7 @@
 import pytest
 
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BudgetExhausted
+from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.privacy import account
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
 from fedsynth.recipes.registry import recipe_named

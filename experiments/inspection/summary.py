@@ -98,11 +98,20 @@ def sensitivity() -> None:
     for (ends, epsilon), lines in grouped(found, "percent", "epsilon"):
         cells = {"worst and best clients": f"{ends}% each", "epsilon": f"{epsilon:g}"}
         for share in shares:
-            cells[f"{share:.0%}"] = fired([line for line in lines if line["affected"] == share])
+            same = [line for line in lines if line["affected"] == share]
+            cells[f"{share:.0%}"] = f"{hits(same)} of {len(same)}" if same else "–"
         rows.append(cells)
-    note = "Inspections that fire, of how many, by the share of clients with inverted pixels."
+    note = (
+        "Inspections that fire, of how many, by the share of clients with inverted pixels. One that finds too few "
+        "clients above the noise to draw a conclusion counts as one that does not fire."
+    )
     write_rows(HERE / "results_sensitivity", rows, note)
     plot([line for line in found if line["affected"] > 0 and line["percent"] == 25])
+
+
+def hits(lines: list[Line]) -> int:
+    """How many fire; one that cannot tell does not."""
+    return sum(line["fires"] is True for line in lines)
 
 
 def over_threshold(line: Line) -> float:
@@ -110,13 +119,13 @@ def over_threshold(line: Line) -> float:
     return max(value / threshold for value, threshold in line["contrast"].values())
 
 
-def wilson(hits: int, count: int, deviations: float = 1.96) -> tuple[float, float]:
+def wilson(found: int, count: int, deviations: float = 1.96) -> tuple[float, float]:
     """Wilson's interval for a share of which so many of `count` trials are known; with 1.96 deviations, of 95%.
 
     >>> [round(end, 2) for end in wilson(3, 3)], [round(end, 2) for end in wilson(5, 10)]
     ([0.44, 1.0], [0.24, 0.76])
     """
-    share, square = hits / count, deviations**2
+    share, square = found / count, deviations**2
     middle = (share + square / (2 * count)) / (1 + square / count)
     half = deviations * np.sqrt(share * (1 - share) / count + square / (4 * count**2)) / (1 + square / count)
     return float(middle - half), float(middle + half)
@@ -131,11 +140,10 @@ def plot(found: list[Line]) -> None:
             ratios = [over_threshold(line) for line in same]
             left.plot([100 * affected] * len(ratios), ratios, ".", color=color, alpha=0.4)
             means[100 * affected] = np.mean(ratios)
-            hits = sum(line["fires"] for line in same)
             place = 100 * affected * 1.03 ** (number - 1.5)  # beside each other
-            low, high = wilson(hits, len(same))
+            low, high = wilson(hits(same), len(same))
             right.plot([place, place], [low, high], color=color, linewidth=1.2, alpha=0.6)
-            shares[place] = hits / len(same)
+            shares[place] = hits(same) / len(same)
         left.plot(list(means), list(means.values()), color=color, label=f"epsilon {epsilon:g}")
         right.plot(list(shares), list(shares.values()), "o-", color=color, markersize=4, linewidth=1)
     left.axhline(1, color="black", linestyle=":", linewidth=1)

@@ -42,12 +42,13 @@ def test_inspections_that_ended_without_a_verdict_do_not_count(summary):
     assert [row["fires"] for row in cells(summary.RESULTS)] == ["–", "1 of 2"]
 
 
-def test_a_share_that_was_not_tried_at_an_epsilon_is_a_dash(summary):
-    keep(summary, "sense.jsonl", [line(0, 0.05, False, 0.08, 1.0), line(0, 0.1, True, 0.2)])
+def test_a_share_that_was_not_tried_is_a_dash_and_one_that_cannot_be_told_is_not_found(summary):
+    lines = [line(0, 0.05, False, 0.08, 1.0), line(1, 0.05, None, 0.3, 1.0), line(0, 0.1, True, 0.2)]
+    keep(summary, "sense.jsonl", lines)
     summary.sensitivity()
     first, second = cells(summary.HERE / "results_sensitivity")
     ends = {"worst and best clients": "25% each"}
-    assert first == {**ends, "epsilon": "1", "5%": "0 of 1", "10%": "–"}
+    assert first == {**ends, "epsilon": "1", "5%": "0 of 2", "10%": "–"}
     assert second == {**ends, "epsilon": "8", "5%": "–", "10%": "1 of 1"}
     assert (summary.HERE / "sensitivity.png").stat().st_size > 1000
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedsynth.errors import Incompatible
+from fedsynth.models.label_image import LabelImageVAE
 from fedsynth.models.model import Layout, initialise, layouts
 from fedsynth.models.smooth_image import SmoothImageVAE
 from fedsynth.rng import Rng
@@ -61,6 +62,15 @@ def test_wild_parameters_leave_the_loss_finite():
     model = SmoothImageVAE(1, 8, 2, latent=3, bands=4)
     batch = {"x": torch.ones(2, 1, 8, 8), "y": torch.zeros(2, dtype=torch.int64), "weight": torch.ones(2)}
     assert torch.isfinite(model.loss("elbo", parameters(model, 500.0), batch, torch.ones(2, 3)))
+
+
+@pytest.mark.parametrize("kind", [SmoothImageVAE, LabelImageVAE])
+def test_drawn_pixels_are_black_or_white_by_the_chance_that_gray_ones_show(kind):
+    gray, drawn = kind(1, 8, 2, latent=3), kind(1, 8, 2, latent=3, drawn=True)
+    labels, params = torch.zeros(20_000, dtype=torch.int64), parameters(gray, 3.0)
+    chance, seen = gray.sample(params, labels, Rng(0)), drawn.sample(params, labels, Rng(0))
+    assert set(seen.unique().tolist()) == {0.0, 1.0} and 0.01 < chance.std() < 0.4
+    assert torch.allclose(seen.mean(0), chance.mean(0), atol=0.025)  # 7 standard deviations
 
 
 @pytest.mark.parametrize("bands", [1, 29])

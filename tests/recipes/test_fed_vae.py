@@ -157,6 +157,8 @@ def test_a_class_that_is_declared_empty_is_refused_before_anything_is_paid():
     [
         ({"vaes": "split"}, "vaes='split'"),
         ({"decoder": "convolution"}, "decoder=convolution, kind=table"),
+        ({"decoder": "smooth"}, "decoder=smooth, kind=table"),
+        ({"pixels": "white"}, "pixels='white'"),
         ({"decoder": "fourier"}, "decoder='fourier'"),
         ({"typical": 0.0}, "typical=0.0"),
         ({"bands": 1}, "bands=1"),
@@ -213,3 +215,28 @@ def test_clients_in_one_chunk_are_clients_one_by_one(trust, settings):
         return torch.cat(sent)
 
     torch.testing.assert_close(messages(4), messages(1), rtol=1e-4, atol=4e-6)
+
+
+@pytest.mark.parametrize("vaes", ["separate", "unified"])
+def test_smooth_images_of_clients_in_one_chunk_are_those_of_clients_one_by_one(vaes, image_schema, ten):
+    values = {
+        "decoder": "smooth",
+        "vaes": vaes,
+        "bands": 4,
+        "latent": 2,
+        "hidden": (8,),
+        "noise_multiplier": 1.0,
+    }
+    made = RECIPE.build(RECIPE.task(image_schema, 10), RECIPE.values({**values, "encoder_optimizer": "sgd"}))
+    state, ids = made.init(Rng(0)), np.arange(4)
+
+    def messages(chunk):
+        memory = {name: value.expand(chunk, -1) for name, value in made.blank(state).items()}
+        parts = [ids[start : start + chunk] for start in range(0, 4, chunk)]
+        return [
+            made.client_round(state, memory, ten["image"].gather(mine), mine, Rng(1))[0] for mine in parts
+        ]
+
+    together, apart = torch.cat(messages(4)), torch.cat(messages(1))
+    torch.testing.assert_close(together, apart, rtol=1e-4, atol=4e-6)
+    assert together.abs().sum() > 0

@@ -19,6 +19,17 @@ from fedsynth.rng import Rng
 _LOGIT_BOUND = 15.0  # keeps the loss finite whatever a client holds (section 4.4.4)
 
 
+def bounded(logits: Tensor) -> Tensor:
+    """Logits within what keeps a loss finite."""
+    return _LOGIT_BOUND * torch.tanh(logits / _LOGIT_BOUND)
+
+
+def pixels(logits: Tensor, drawn: bool, generator: torch.Generator) -> Tensor:
+    """Images in [0, 1]: each pixel's chance as a shade of gray, or black and white drawn by it."""
+    chances = torch.sigmoid(logits)
+    return torch.bernoulli(chances, generator=generator) if drawn else chances
+
+
 class _Encoder(nn.Module):
     def __init__(self, channels: int, side: int, latent: int, width: int) -> None:
         super().__init__()
@@ -66,6 +77,7 @@ class LabelImageVAE:
     latent: int = 8
     width: int = 32
     beta: float = 1.0
+    drawn: bool = False  # pixels are drawn by their chance
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -98,9 +110,9 @@ class LabelImageVAE:
         generator = rng.at("sample").torch_generator()
         latent = torch.randn(len(labels), self.latent, generator=generator)
         pieces = zip(latent.split(2000), labels.split(2000), strict=True)
-        return torch.cat([torch.sigmoid(self._logits(params["decoder"], z, y)) for z, y in pieces])
+        made = [self._logits(params["decoder"], z, y) for z, y in pieces]
+        return pixels(torch.cat(made), self.drawn, generator)
 
     def _logits(self, params: Params, latent: Tensor, labels: Tensor) -> Tensor:
         inputs = torch.cat([latent, one_hot(labels, self.classes)], -1)
-        raw = call(self.parts["decoder"], params, inputs)
-        return _LOGIT_BOUND * torch.tanh(raw / _LOGIT_BOUND)
+        return bounded(call(self.parts["decoder"], params, inputs))

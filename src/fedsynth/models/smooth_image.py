@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.errors import Incompatible
+from fedsynth.models.label_image import bounded, pixels
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.signal import cosine_basis
 from fedsynth.models.vae import encode, mlp, one_hot
 from fedsynth.rng import Rng
 
-_LOGIT_BOUND = 15.0  # keeps the loss finite whatever a client holds
 _START = 0.3  # how far a latent number moves its frequency before training
 
 
@@ -72,6 +72,7 @@ class SmoothImageVAE:
     bands: int = 8
     hidden: tuple[int, ...] = (32,)
     beta: float = 1.0
+    drawn: bool = False  # pixels are drawn by their chance
 
     def __post_init__(self) -> None:
         if not 2 <= self.bands <= self.side:
@@ -115,7 +116,8 @@ class SmoothImageVAE:
         latent = torch.randn(len(labels), self.latent, generator=generator)
         pieces = zip(latent.split(2000), labels.split(2000), strict=True)
         basis = self._basis(torch.device("cpu"))
-        return torch.cat([torch.sigmoid(self._logits(params["decoder"], z, y, basis)) for z, y in pieces])
+        made = [self._logits(params["decoder"], z, y, basis) for z, y in pieces]
+        return pixels(torch.cat(made), self.drawn, generator)
 
     @cached_property
     def _placed(self) -> dict[torch.device, Tensor]:
@@ -131,5 +133,4 @@ class SmoothImageVAE:
         inputs = torch.cat([latent, one_hot(labels, self.classes)], -1)
         flat = call(self.parts["decoder"], params, inputs)
         strengths = flat.unflatten(-1, (self.channels, self.bands, self.bands))
-        raw = self.side * (basis.T @ strengths @ basis)
-        return _LOGIT_BOUND * torch.tanh(raw / _LOGIT_BOUND)
+        return bounded(self.side * (basis.T @ strengths @ basis))

@@ -74,11 +74,15 @@ class Autoencoders:
         0.03, "typical amplitude of a signal, as a share of half its public range", 1e-6, 1.0
     )
     beta: float = setting(1.0, "weight of the KL term", 0.0)
+    pixels: str = setting(
+        "gray", "gray: as the decoder says; drawn: black or white by that chance, for images"
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
         one_of("vaes", self.vaes, ("separate", "unified"))
         one_of("decoder", self.decoder, DECODERS)
+        one_of("pixels", self.pixels, ("gray", "drawn"))
 
     def build(self, task: Task) -> Model:
         """The model for the task: one VAE, or one a class."""
@@ -92,11 +96,13 @@ class Autoencoders:
         return PerClass(self._one(task, 0), task.classes)
 
     def _one(self, task: Task, classes: int) -> Model:
-        decoder = self.decoder if self.decoder != "auto" else _usual(task)
+        decoder, drawn = self.decoder if self.decoder != "auto" else _usual(task), self.pixels == "drawn"
         if task.kind == "image" and decoder == "convolution":
-            return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta)
+            return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta, drawn)
         if task.kind == "image" and decoder == "smooth":
-            return SmoothImageVAE(*task.image, classes, self.latent, self.bands, self.hidden, self.beta)
+            return SmoothImageVAE(
+                *task.image, classes, self.latent, self.bands, self.hidden, self.beta, drawn
+            )
         if task.kind != "table" or decoder in ("convolution", "smooth"):
             raise Incompatible(
                 f"decoder={self.decoder}, kind={task.kind}: fed_vae makes tables by histogram, signals by spectral or "

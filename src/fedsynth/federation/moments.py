@@ -59,7 +59,7 @@ class RecordMoments:
         x = (self.features(data.x[:, 0]) - self.reference.to(data.x.device)) / self.radius
         one = torch.full_like(x[:, :1], _COUNT)
         each = torch.cat([one, one, _MEAN * x, products(x[:, :, None] * x[:, None, :])], dim=1)
-        own = _indicator(data.y, data.mask, self.classes)[:, 0]
+        own = indicator(data.y, data.mask, self.classes)[:, 0]
         moments = (own[:, :, None] * each[:, None, :]).flatten(1)
         if self.levels is None:
             return moments
@@ -90,7 +90,7 @@ class ClientMoments:
     def __call__(self, data: Padded) -> Tensor:
         """[clients, classes * width]."""
         x = (self.features(data.x) - self.reference.to(data.x.device)) / self.radius
-        own = _indicator(data.y, data.mask, self.classes)  # [clients, rows, classes]
+        own = indicator(data.y, data.mask, self.classes)  # [clients, rows, classes]
         rows = own.sum(1).clamp(min=1e-9)
         total = own.sum((1, 2)).clamp(min=1)[:, None]
         sums = own.transpose(1, 2) @ x
@@ -107,7 +107,7 @@ class ClientMoments:
         return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
-def _indicator(y: Tensor, mask: Tensor, classes: int) -> Tensor:
+def indicator(y: Tensor, mask: Tensor, classes: int) -> Tensor:
     """Which class each row counts for, [..., classes]."""
     same = y.clamp(0, classes - 1)[..., None] == torch.arange(classes, device=y.device)
     return (same & mask[..., None]).to(torch.float32)
@@ -139,7 +139,7 @@ def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: f
     shares, loose = (per_class[:, :2] / _COUNT).clamp(min=_LEAST_SHARE).unbind(1)
     least_share = level / _COUNT  # a rarer class cannot be told from noise, which must not be blown up
     mean = per_class[:, 2 : 2 + size] / _MEAN / shares.clamp(min=least_share)[:, None]
-    mean = _shrunk_means(mean, shares, (level / _MEAN / shares.mean()) ** 2)
+    mean = shrunk_means(mean, shares, (level / _MEAN / shares.mean()) ** 2)
     second = symmetric(per_class[:, 2 + size :] / loose[:, None], size)
     if not statistic.about_mean:
         second = second - mean[:, :, None] * mean[:, None, :]
@@ -161,7 +161,7 @@ def levels_of(statistic: RecordMoments | ClientMoments, answer: Tensor) -> Tenso
     return answer.double()[statistic.classes * statistic.width :].clamp(min=0)
 
 
-def _shrunk_means(mean: Tensor, shares: Tensor, variance: Tensor) -> Tensor:
+def shrunk_means(mean: Tensor, shares: Tensor, variance: Tensor) -> Tensor:
     """Class means drawn to the overall mean, number by number, as far as noise explains their differences."""
     overall = (mean * shares[:, None]).sum(0) / shares.sum()
     apart = mean - overall

@@ -1,9 +1,9 @@
-"""An image GAN whose generator starts from each class's mean and covariance, and whose critic judges detail.
+"""An image GAN whose generator starts from each class's moments, and whose critic judges detail.
 
-The generator draws a picture as a Gaussian of its class in the lowest frequencies (the part `prior`, filled once from a
-noisy answer of the clients) and retouches it by a convolutional network, which is trained by the game. What a digit
-looks like is then known from the start; the critic, whose every parameter is noised, has to learn only in what the
-pictures differ from real ones, for which few parameters do.
+The generator draws a picture as a Gaussian of its class, in the lowest frequencies or in what tells a photograph's
+pattern (the part `prior`, filled once from a noisy answer of the clients), and retouches it by a convolutional network,
+which is trained by the game. What a digit looks like is then known from the start; the critic, whose every parameter is
+noised, has to learn only in what the pictures differ from real ones, for which few parameters do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,10 +20,7 @@ from torch import Tensor, nn
 from fedsynth.models.dcgan import Critic
 from fedsynth.models.gan import Game, LossName, Score, drawn_labels, objectives_of, uniform
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
-from fedsynth.models.levels import brightness
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.moment_vae import MomentVAE
-from fedsynth.models.spectrum import picture
 from fedsynth.models.vae import one_hot
 from fedsynth.rng import Rng
 
@@ -37,7 +35,7 @@ class PatchCritic(nn.Module):
         super().__init__()
         self.first = Conv2d(channels, width, 4, stride=2, padding=1)
         self.second = Conv2d(width, 2 * width, 4, stride=2, padding=1)
-        self.score = Conv2d(2 * width, 1, 3, padding=1)
+        self.score = Conv2d(2 * width, 1, 3, padding=1, method="matmul")  # one channel a client is thin too
 
     def forward(self, image: Tensor, label: Tensor) -> Tensor:
         """One score an image."""
@@ -74,11 +72,46 @@ def bounded(image: Tensor) -> Tensor:
     return image.detach().clamp(0, 1) + (image - image.detach())
 
 
+class Start(Protocol):
+    """What a generator draws before it retouches."""
+
+    @property
+    def channels(self) -> int:
+        """Of an image."""
+
+    @property
+    def side(self) -> int:
+        """Of an image."""
+
+    @property
+    def classes(self) -> int:
+        """That it is told; 0 where there is no label."""
+
+    @property
+    def groups(self) -> int:
+        """Classes, or one for all."""
+
+    @property
+    def latent(self) -> int:
+        """Random numbers of a picture."""
+
+    @property
+    def levels(self) -> int:
+        """Levels of brightness; 0 where there is no part for them."""
+
+    @property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """`prior`, and `levels` if there are any."""
+
+    def drawn(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
+        """Pictures of random numbers and labels."""
+
+
 @dataclass(frozen=True)
 class MomentGAN:
-    """Class Gaussians in the lowest frequencies, retouched by what the critic teaches."""
+    """Pictures from class moments, retouched by what the critic teaches."""
 
-    start: MomentVAE
+    start: Start
     width: int = 8
     patches: bool = True
     painter: int = 32
@@ -106,7 +139,7 @@ class MomentGAN:
 
     @property
     def generative(self) -> tuple[str, ...]:
-        """The Gaussians, how bright their pixels are, and what retouches them."""
+        """The moments, how bright pixels are, and what retouches them."""
         return tuple(part for part in self.parts if part != "discriminator")
 
     @cached_property
@@ -131,12 +164,9 @@ class MomentGAN:
         return weighted_mean(losses, batch["weight"])
 
     def _draw(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """Pictures of the Gaussians, and what is to be added to them."""
-        start, prior = self.start, params["prior"]
-        label = label if start.classes else latent.new_ones(len(latent), 1)
-        numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
-        drawn = picture(numbers, start.channels, start.side)
-        drawn = brightness(drawn, params["levels"]["bounds"]) if start.levels else drawn
+        """Pictures from the moments, and what is to be added to them."""
+        label = label if self.start.classes else latent.new_ones(len(latent), 1)
+        drawn = self.start.drawn(params, latent, label)
         given = torch.cat([latent, label], -1)
         return drawn, _GAIN * call(self.parts["generator"], params["generator"], drawn, given)
 

@@ -130,6 +130,13 @@ class MomentVAE:
         apart = spectrum(images, self.frequencies) - label @ prior["mean"]
         return torch.einsum("rc,cln,rn->rl", label, prior["inverse"], apart)
 
+    def drawn(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
+        """The pictures of the Gaussians alone; not cut to [0, 1]."""
+        prior = params["prior"]
+        numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
+        made = picture(numbers, self.channels, self.side)
+        return brightness(made, params["levels"]["bounds"]) if self.levels else made
+
     def decode(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
         """The images [rows, channels, side, side] that latent codes stand for; not cut to [0, 1]."""
         prior = params["prior"]

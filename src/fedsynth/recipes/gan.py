@@ -14,7 +14,7 @@ from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.models.per_class import PerClass, of_class
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering, buffered
-from fedsynth.recipes.gan_opening import Opening, moments_of, opening_query
+from fedsynth.recipes.gan_opening import Opening, opening_query, start_of
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, one_of, setting
 from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
@@ -97,7 +97,7 @@ def _one(task: Task, settings: Adversaries, opening: Opening, classes: int) -> M
     game, penalty = settings.loss_name, settings.penalty
     if not opening.start_share:
         return ImageGAN(*task.image, classes, settings.latent, settings.width, game, penalty)
-    start = moments_of(task, opening, classes)
+    start = start_of(task, opening, classes)
     patches = settings.critic == "patches"
     return MomentGAN(start, settings.width, patches, settings.painter, game, penalty, settings.anchor)
 

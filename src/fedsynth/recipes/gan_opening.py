@@ -1,9 +1,10 @@
 """Where a GAN starts: from one noisy answer of all clients, or of all their records, bought with part of the budget.
 
 For images the answer is each class's mean and covariance, of which the generator draws its pictures before it retouches
-them. For tables it is the distribution of every two columns; the server fits a latent class model to them, simulates
-rows with it and pre-trains the generator on those, as the decoder of an autoencoder whose encoder is thrown away. Both
-are post-processing of what was released, so they cost nothing more.
+them; for photographs it is the mean pattern of each class (models/pattern.py). For tables it is the distribution of
+every two columns; the server fits a latent class model to them, simulates rows with it and pre-trains the generator on
+those, as the decoder of an autoencoder whose encoder is thrown away. All of it is post-processing of what was released,
+so it costs nothing more.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedsynth.errors import Incompatible
+from fedsynth.federation.class_means import ClientMeans, RecordMeans, class_counts, class_means
 from fedsynth.federation.pair_shares import ClientPairs
 from fedsynth.federation.query import Learn, Query
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.models.gan import TableGAN
 from fedsynth.models.latent_classes import LatentClasses, fit_latent_classes
-from fedsynth.models.model import Params, initialise, layouts
+from fedsynth.models.model import Layout, Params, initialise, layouts
 from fedsynth.models.moment_vae import MomentVAE, inverse
+from fedsynth.models.pattern import PatternStart
 from fedsynth.models.per_class import of_class
 from fedsynth.models.vae import TableVAE
 from fedsynth.recipes.answer import noised_once
-from fedsynth.recipes.moment_vae import moments_query
+from fedsynth.recipes.moment_vae import moments_query, refuse_absent
 from fedsynth.recipes.opening import RowsByClass, pretrain
-from fedsynth.recipes.settings import check_ranges, setting
+from fedsynth.recipes.settings import check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 
@@ -41,6 +45,11 @@ class Opening:
         0.9, "share of the budget for the opening question (0: none is asked, as in the paper)", 0.0, 0.999
     )
     frequencies: int = setting(100, "lowest frequencies of an image's channel that moments are taken of", 4)
+    start_from: str = setting(
+        "auto",
+        "covariances (of each class), patterns (the mean shape of each, lighter or darker than its ground), or auto: "
+        "patterns for private runs on color images",
+    )
     levels: int = setting(
         17, "levels of brightness that pixels of images are asked for (0: Gaussians as they are)", 0
     )
@@ -50,6 +59,12 @@ class Opening:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        one_of("start_from", self.start_from, ("auto", "covariances", "patterns"))
+
+
+def start_of(task: Task, opening: Opening, classes: int) -> MomentVAE | PatternStart:
+    """What a generator of images that is told so many classes starts from."""
+    return patterns_of(task, opening, classes) or moments_of(task, opening, classes)
 
 
 def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
@@ -58,6 +73,21 @@ def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
     frequencies = min(opening.frequencies, side**2)
     rank = min(opening.directions, channels * frequencies)
     return MomentVAE(channels, side, classes, frequencies, rank, levels=opening.levels)
+
+
+def patterns_of(task: Task, opening: Opening, classes: int) -> PatternStart | None:
+    """The patterns that a generator of photographs starts from; None where it starts from covariances."""
+    channels, side = task.image
+    told = classes == task.classes
+    if opening.start_from == "patterns" and not told:
+        raise Incompatible(
+            "start_from=patterns: patterns are those of classes; set classes=conditional, or "
+            "start_from=covariances"
+        )
+    wanted = {"patterns": True, "covariances": False, "auto": task.private and channels > 1 and told}
+    if not wanted[opening.start_from]:
+        return None
+    return PatternStart(channels, side, classes, min(opening.frequencies, side**2))
 
 
 def opening_query(
@@ -71,12 +101,45 @@ def opening_query(
 
 def images_query(task: Task, opening: Opening, arrangement: str, noise_multiplier: float) -> Query:
     """Ask for the class moments, and deal them out to the GANs that start from them."""
+    whole = arrangement == "conditional" or not task.classes
+    patterns = patterns_of(task, opening, task.classes if whole else 0)
+    if patterns is not None:
+        return patterns_query(task, patterns, noise_multiplier)
     query = moments_query(task, moments_of(task, opening, task.classes), noise_multiplier)
-    if arrangement == "conditional" or not task.classes:
+    if whole:
         return query
     assert query.learn is not None
-    whole, one = moments_of(task, opening, task.classes), moments_of(task, opening, 0)
-    return replace(query, learn=DealtOut(query.learn, whole, one, arrangement == "separate"))
+    every, one = moments_of(task, opening, task.classes), moments_of(task, opening, 0)
+    return replace(query, learn=DealtOut(query.learn, every, one, arrangement == "separate"))
+
+
+def patterns_query(task: Task, start: PatternStart, noise_multiplier: float) -> Query:
+    """Ask for the class means of patterns, and one spread for all."""
+    kind = RecordMeans if task.unit == "record" else ClientMeans
+    statistic = kind(start.features, start.numbers, start.groups)
+    mechanism, noise = noised_once(task, noise_multiplier)
+    learn = FillPatterns(start, statistic, noise, task.schema.classes)
+    return Query(
+        "class patterns", statistic, statistic.width, mechanism, task.clients, task.unit, learn=learn
+    )
+
+
+@dataclass(frozen=True)
+class FillPatterns:
+    """Turns the noisy class means into the class balance and what pictures are drawn from."""
+
+    start: PatternStart
+    statistic: RecordMeans | ClientMeans
+    noise: float
+    classes: tuple[str, ...] = ()
+
+    def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
+        """The state that knows the patterns."""
+        refuse_absent(self.classes, *class_counts(self.statistic, answer, self.noise))
+        found, scale = class_means(self.statistic, answer, self.noise), self.start.scale()
+        named = {"mean": found.mean / scale, "spread": found.spread / scale}
+        parts = {**state.parts, "prior": Layout.of(self.start.parts["prior"]).join(named)}
+        return replace(state, parts=parts).with_balance(as_probabilities(found.shares))
 
 
 @dataclass(frozen=True)

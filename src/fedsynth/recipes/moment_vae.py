@@ -84,6 +84,18 @@ class MomentPrivacy:
         check_ranges(self)
 
 
+def refuse_absent(classes: tuple[str, ...], weights: Tensor, noise: float) -> None:
+    """Refuse a class that nobody has, where the noise is low enough to tell."""
+    if classes and 16 * noise * len(classes) <= float(weights.sum()):
+        least = int(weights.argmin())
+        if weights[least] <= 2 * noise:
+            raise BadInput(
+                f"class {classes[least]!r}: its noisy weight over all clients is {weights[least]:.1f} (noise of "
+                f"{noise:.1f}): nobody, or hardly anybody, has images of it to learn from; leave the class out of "
+                "the schema"
+            )
+
+
 @dataclass(frozen=True)
 class Fill:
     """Turns the noisy answer into the class balance and the model's prior."""
@@ -93,21 +105,9 @@ class Fill:
     noise: float
     classes: tuple[str, ...] = ()
 
-    def _check_classes(self, answer: Tensor) -> None:
-        """Refuse a class that nobody has, where the noise is low enough to tell."""
-        weights, noise = class_weights(self.statistic, answer, self.noise)
-        if self.classes and 16 * noise * len(self.classes) <= float(weights.sum()):
-            least = int(weights.argmin())
-            if weights[least] <= 2 * noise:
-                raise BadInput(
-                    f"class {self.classes[least]!r}: its noisy weight over all clients is {weights[least]:.1f} (noise "
-                    f"of {noise:.1f}): nobody, or hardly anybody, has images of it to learn from; leave the class out "
-                    "of the schema"
-                )
-
     def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
         """The state that knows the moments."""
-        self._check_classes(answer)
+        refuse_absent(self.classes, *class_weights(self.statistic, answer, self.noise))
         found = gaussians(self.statistic, answer, self.noise, self.model.latent)
         scale = self.model.scale()
         factor = found.factor / scale[:, None]

@@ -22,7 +22,7 @@ from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering
-from fedsynth.recipes.gan_opening import Opening, moments_of, opening_query
+from fedsynth.recipes.gan_opening import Opening, opening_query, start_of
 from fedsynth.recipes.record_vae import LocalRecordPrivacy, local_balance
 from fedsynth.recipes.settings import Passes, RecordPrivacy, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
@@ -74,7 +74,7 @@ class Players:
                     f"layers={self.layers}: a generator that starts from moments has layers of its own; set "
                     "start_share=0 as well, or leave layers out"
                 )
-            start = moments_of(task, opening, task.classes)
+            start = start_of(task, opening, task.classes)
             patches = self.critic == "patches"
             return MomentGAN(start, self.width, patches, self.painter, "logistic", anchor=self.anchor)
         channels, side = task.image

@@ -4,10 +4,12 @@ import tomllib
 import pandas as pd
 import pytest
 import tomli_w
+from dp_accounting import GaussianDpEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
+from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.synthesis.site_file import SiteFile
 
 SCHEMA = {
@@ -165,3 +167,31 @@ def test_bytes_that_are_no_toml_are_a_sentence(tmp_path_factory, content):
     path.write_bytes(content)
     with pytest.raises(BadInput):
         SiteFile.load(path)
+
+
+def paid_for(folder, holder="who"):
+    """The site's schema as its own rows paid for it, with the ledger beside it."""
+    bought = {**SCHEMA, "client": holder, "provenance": {"age": "paid", "ill": "public"}}
+    (folder / "schema.json").write_text(json.dumps(bought))
+    Ledger(folder / "schema.ledger.jsonl").append(GaussianDpEvent(3.0), what="schema", run="s")
+
+
+def test_what_a_sites_rows_paid_for_its_schema_counts_in_its_own_budget_once(write, tmp_path):
+    paid_for(tmp_path)
+    described = SiteFile.load(write(GOOD))
+    for _ in range(2):  # a site is made anew for every run
+        lines = described.site().ledger.lines()
+        assert [(line.what, line.event["noise_multiplier"]) for line in lines] == [("schema", 3.0)]
+    alone = Entry(GaussianDpEvent(1.8), "round 1")
+    described.policy.budget.check_all(Ledger(None), [alone])
+    with pytest.raises(BudgetExhausted):
+        described.policy.budget.check_all(described.site().ledger, [alone])
+
+
+def test_a_paid_schema_without_its_ledger_or_with_other_payers_is_refused(write, tmp_path):
+    paid_for(tmp_path, holder="household")
+    with pytest.raises(NotPrivate, match="'household' paid"):
+        SiteFile.load(write(GOOD))
+    (tmp_path / "schema.ledger.jsonl").unlink()
+    with pytest.raises(NotPrivate, match="no ledger beside"):
+        SiteFile.load(write(GOOD))

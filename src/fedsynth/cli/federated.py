@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedsynth.cli.federation import federation_installed
+from fedsynth.cli.federation import federation_installed, say
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.schema import Schema
 from fedsynth.privacy.chain import head_path
@@ -38,6 +38,8 @@ def start(
     Folder(out).refuse_existing()
     patience = Patience(round_s=round_timeout_s)
     assignment = Assignment.new(kit, request, schema, minimum_sites, patience, earlier_lines(request, schema))
+    if not quiet:
+        say(f"asking the server at {kit.host}:{kit.port}; it is waited for {FIRST_S:g} s")
     wait_for_server(kit, FIRST_S)
     out.mkdir(parents=True, exist_ok=True)
     assignment.save(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,10 @@ from fedsynth.cli.federation import federation_installed, say
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.privacy.chain import head_path
 from fedsynth.recipes.registry import RECIPES
+from fedsynth.synthesis.folder import beside
+from fedsynth.synthesis.purse import ledger_of
 from fedsynth.transport.keys import create as create_keys
 
 _PATIENCE_S = 180.0
@@ -40,6 +44,7 @@ def try_out(
         from fedsynth.engines.nvflare_node import check_port
         from fedsynth.engines.nvflare_session import Line, LineLost, wait_for
     agreed = Schema.load(schema)
+    paid = ledger_of(agreed, schema)
     frames = _dealt(read_table(data), site_column, client_column, [name.strip() for name in sites.split(",")])
     create(tuple(frames), "127.0.0.1", port, out)
     check_port(Kit.load(out / "server", "server"))
@@ -48,6 +53,9 @@ def try_out(
         folder = out / "sites" / name
         write_table(frame, folder / "rows.parquet")
         agreed.save(folder / "schema.json")
+        if paid is not None:  # by these very rows: each site counts it
+            for source, target in zip(_files(schema), _files(folder / "schema.json"), strict=True):
+                shutil.copyfile(source, target)
         keys = _site_keys(client_column, epsilon, delta, unit, agreed.label)
         (out / "keys" / name).rename(folder / "keys")
         (folder / "site.toml").write_text(tomli_w.dumps(keys))
@@ -88,6 +96,11 @@ def _dealt(
         return {name: part.reset_index(drop=True) for name, part in parts.items()}
     owner = np.arange(len(frame)) if client_column is None else pd.factorize(frame[client_column])[0]
     return {name: frame[owner % len(sites) == turn].reset_index(drop=True) for turn, name in enumerate(sites)}
+
+
+def _files(schema: Path) -> tuple[Path, Path]:
+    """The ledger beside a schema, and the file that guards its end."""
+    return beside(schema), head_path(beside(schema))
 
 
 def _clients(frames: dict[str, pd.DataFrame], client_column: str | None) -> int:

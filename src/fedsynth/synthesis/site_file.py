@@ -3,7 +3,7 @@
 ```toml
 [data]
 file = "patients.parquet"
-schema = "schema.json"          # the public schema that this site agrees to
+schema = "schema.json"          # the public schema that this site agrees to; what these rows paid for it counts
 client_column = "patient id"    # who owns a row; without it the site as a whole is one client
 # text_column = "post"          # of texts: where they are; "text" if left out
 [budget]
@@ -54,6 +54,8 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.participation import compose
+from fedsynth.synthesis.purse import Policy as Purse
+from fedsynth.synthesis.purse import check_payer, ledger_of
 from fedsynth.synthesis.request import read_toml
 from fedsynth.transport.he_scheme import Keys
 from fedsynth.transport.keys import IDENTITIES, IDENTITY, SECRET, load_identities, load_identity, load_keys
@@ -100,10 +102,14 @@ class SiteFile:
         problems = [*_unknown(keys), *_missing(keys)]
         if problems:
             raise BadInput(f"{path}: " + "; ".join(problems))
-        schema = Schema.load(path.parent / keys["data"]["schema"])
+        place = path.parent / keys["data"]["schema"]
+        schema = Schema.load(place)
+        ledger_of(schema, place)  # refused if rows paid for it and nobody knows how much
+        policy = _policy(path, keys)
+        check_payer(schema, keys["data"].get("client_column"), policy.budget.unit)
         if "label" in keys["data"]:
             schema = schema.with_label(keys["data"]["label"])
-        return cls(path, keys, schema, _policy(path, keys))
+        return cls(path, keys, schema, policy)
 
     @property
     def data(self) -> Path:
@@ -150,9 +156,13 @@ class SiteFile:
         made, holding = partial(compose, keys=self.he_keys()), self.holding()
         seals = self.seals(len(holding.clients))
         looking = None if look is None else look(holding, self.policy)
-        return Site(
+        site = Site(
             holding, self.policy, self.folder, made, seed=seed, device=device, seals=seals, look=looking
         )
+        paid = ledger_of(self.schema, self.path.parent / self.keys["data"]["schema"])
+        if paid is not None:
+            Purse(self.policy.budget, site.ledger).count(paid)
+        return site
 
     @property
     def _keys_folder(self) -> Path | None:

@@ -115,7 +115,7 @@ def view(
     host: Annotated[
         str, typer.Option(help="Address to listen on; beyond this machine a token is asked.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8765,
 ) -> None:
     """Show runs in the browser: live while they run, side by side, with their reports. Read-only.
 

@@ -217,6 +217,16 @@ def test_clients_in_one_chunk_are_clients_one_by_one(trust, settings):
     torch.testing.assert_close(messages(4), messages(1), rtol=1e-4, atol=4e-6)
 
 
+def test_a_smooth_decoder_has_the_sizes_that_it_is_asked_for(image_schema):
+    def numbers(**settings):
+        values = {"decoder": "smooth", "vaes": "unified", "bands": 4, "latent": 2, **settings}
+        return RECIPE.build(RECIPE.task(image_schema, 10), RECIPE.values(values)).dim - 1
+
+    assert numbers() == (1 + 2 + 2) * 16
+    assert numbers(bend=(3,)) == numbers() + (4 + 1) * 3 + (3 + 1) * 16
+    assert numbers(vaes="separate", latent=1) == 2 * (1 + 1) * 16
+
+
 @pytest.mark.parametrize("vaes", ["separate", "unified"])
 def test_smooth_images_of_clients_in_one_chunk_are_those_of_clients_one_by_one(vaes, image_schema, ten):
     values = {

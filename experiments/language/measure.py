@@ -95,6 +95,7 @@ def measure(row, options):
             seed=seed,
             device=options.device,
             chunk=round(1.15 * float(settings["rate"]) * len(clients)) + 1,
+            last=options.last,
         )
         reader = Reader(made.generator)
         began = time.perf_counter()
@@ -118,6 +119,7 @@ def measure(row, options):
             "seconds_scoring": time.perf_counter() - began,
             "losses": [round(loss, 3) for loss in made.losses[:: max(1, len(made.losses) // 8)]],
             "settings": settings,
+            "last": options.last,
             "sample": made.generator.sample(10, Rng(seed))["text"].tolist(),
             "device": options.device,
         }
@@ -129,6 +131,7 @@ def main():
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 1))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", dest="pairs", nargs="*", default=(), metavar="NAME=VALUE")
+    parser.add_argument("--last", type=int, default=1, help="the mean of so many last rounds' models")
     parser.add_argument("--users", type=int, default=None)
     parser.add_argument("--holdout", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE / "results")

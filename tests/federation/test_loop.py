@@ -12,6 +12,7 @@ from fedsynth.federation.loop import gather, learn_balance, run
 from fedsynth.federation.schedule import Clock, PoissonCohort
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.rng import Rng
+from fedsynth.transport.clear import Clear
 
 
 def free(*_):
@@ -26,13 +27,14 @@ def trained(algorithm, clients, *, seed=1, chunk=None, pay=free, seen=free, link
 
 def test_nothing_is_noised_or_stepped_before_it_is_paid_for(build, ten, monkeypatch):
     happened = []
-    estimate = CentralGaussian.estimate
+    estimate, opened = CentralGaussian.estimate, Clear.open
     monkeypatch.setattr(CentralGaussian, "estimate", lambda *a: happened.append("estimate") or estimate(*a))
+    monkeypatch.setattr(Clear, "open", lambda *a: happened.append("open") or opened(*a))
     trained(
         build("dpd_fvae"), ten["table"],
         pay=lambda *_: happened.append("pay"), seen=lambda *_: happened.append("seen"),
     )  # fmt: skip
-    assert happened == ["pay", "estimate", "seen"] * 3
+    assert happened == ["pay", "open", "estimate", "seen"] * 3
 
 
 def test_a_refused_payment_releases_nothing(build, ten, monkeypatch):

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from fedsynth.engines.inprocess import InProcess
+from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
@@ -10,6 +11,7 @@ from fedsynth.federation.statistics import LabelShares, RecordCount, as_probabil
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.rng import Rng
+from fedsynth.transport.clear import Clear
 
 NOWHERE = ServerState(0, {})
 
@@ -67,3 +69,19 @@ def test_probabilities_sum_to_one_and_lose_no_class():
     for noisy in ([30.0, -2.0, 70.0], [-1.0, -2.0, -3.0], [0.0, 0.0, 1e9]):
         chances = as_probabilities(torch.tensor(noisy))
         assert float(chances.sum()) == pytest.approx(1) and float(chances.min()) >= 0.0009
+
+
+def test_no_question_is_answered_before_it_is_paid_for(ten, monkeypatch):
+    happened = []
+    opened = Clear.open
+    monkeypatch.setattr(Clear, "open", lambda *a: happened.append("open") or opened(*a))
+    query = plain("records", RecordCount(), 1)
+    ask(query, InProcess(ten["table"], Rng(1)), NOWHERE, Rng(1), lambda *_: happened.append("pay"))
+    assert happened == ["pay", "open"]
+
+    def refuse(*_):
+        raise BudgetExhausted("spent")
+
+    with pytest.raises(BudgetExhausted):
+        ask(query, InProcess(ten["table"], Rng(1)), NOWHERE, Rng(1), refuse)
+    assert happened == ["pay", "open"]

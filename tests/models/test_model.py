@@ -27,6 +27,13 @@ def test_a_module_with_buffers_is_not_shared():
         Layout.of(nn.BatchNorm1d(3))
 
 
+def test_a_layer_that_mixes_records_is_not_shared():
+    inside = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False))
+    with pytest.raises(AssertionError, match="batch statistics in \\['1'\\]"):
+        Layout.of(inside)
+    assert Layout.of(nn.GroupNorm(1, 3)).size == 6
+
+
 def test_initial_parameters_follow_from_the_stream_and_leave_the_global_one_alone(build):
     model = build("fvae").model
     torch.manual_seed(1)

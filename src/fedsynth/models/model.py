@@ -18,6 +18,7 @@ from fedsynth.rng import Rng
 
 Params = dict[str, Tensor]
 Batch = dict[str, Tensor]  # x [rows, ...], y [rows] class numbers, weight [rows]
+_MIXING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # also without buffers, by statistics of a batch
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Layout:
         buffers = [name for name, _ in module.named_buffers()]
         assert not buffers, (
             f"{type(module).__name__} has buffers {buffers}: what is shared must be parameters"
+        )
+        mixing = [name for name, part in module.named_modules() if isinstance(part, _MIXING)]
+        assert not mixing, (
+            f"{type(module).__name__} has batch statistics in {mixing}: a record must not see others"
         )
         named = list(module.named_parameters())
         return cls(tuple(n for n, _ in named), tuple(tuple(p.shape) for _, p in named))

@@ -134,6 +134,21 @@ def test_no_more_is_spent_than_was_agreed_whatever_the_server_asks(make, terms):
     assert site.ledger.epsilon(1e-5) <= 4.0 + 1e-6
 
 
+def test_two_runs_that_fit_alone_cannot_both_spend_the_budget(make, terms):
+    cheap = replace(terms, values={**VALUES, "rate": 1.0}, epsilon=4.0)
+    site = make(replace(POLICY, budget=Budget(4.5, 1e-5)), seed=None)
+    _, state = started(site, cheap)
+    begin = Begin("other", 1, cheap, 3, 3, {"encoder": state.parts["encoder"]})
+    assert isinstance(told(site, begin), Done), "nothing is spent yet, so both are let in"
+    works = [
+        replace(work_of(state, version=version), run=run) for version in range(3) for run in ("run", "other")
+    ]
+    answers = [told(site, work) for work in works]
+    refused = [one for one in answers if isinstance(one, Refuse)]
+    assert isinstance(answers[0], Result) and refused and refused[0].code == "budget"
+    assert "over the budget of 4.5" in refused[0].reason and site.ledger.epsilon(1e-5) <= 4.5
+
+
 def test_the_same_work_is_answered_with_the_same_bytes_and_paid_once(make, terms):
     site = make(seed=None)  # fresh noise each time, if it drew any
     _, state = started(site, terms)

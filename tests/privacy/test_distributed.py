@@ -55,6 +55,7 @@ def test_the_noise_under_drop_outs_is_what_the_cost_says(survivors):
     unknown = noise_alone(mechanism, survivors - 2, Rng())  # the colluders know and take away their own
     stated = mechanism.cost(survivors).event.noise_multiplier
     assert stated == pytest.approx(math.sqrt((survivors - 2) / 4))
+    assert 1 <= mechanism.loss < 1.01  # more noise than is stated, never less
     assert fits(unknown, stated * mechanism.loss)
 
 

@@ -27,7 +27,8 @@ from fedsynth.rng import Rng, expand_uniform, subkeys
 
 Trained = dict[str, Tensor]  # part -> flat vectors [clients, size]
 Loss = Callable[[Trained, Trained, Batch, Tensor], Tensor]  # one client: trained, fixed, batch, noise
-_AT_ONCE = {"cpu": 2**22, "cuda": 2**30}  # numbers in a stack of record gradients; more is slower on a CPU
+_AT_ONCE = 2**22  # numbers in a stack of record gradients; more is slower on a CPU
+_BYTES_A_NUMBER = 256  # of a GPU's memory: a number passes through 32 bytes or so, and others need room too
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,13 @@ class Rule(Protocol):
     def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """Gradients of each part [clients, size], and the loss [clients]."""
         ...
+
+
+def _at_once(device: torch.device) -> int:
+    """How many numbers of record gradients fit at once."""
+    if device.type != "cuda":
+        return _AT_ONCE
+    return int(torch.cuda.get_device_properties(device).total_memory) // _BYTES_A_NUMBER
 
 
 def _in_dims(parts: Trained) -> dict[str, int | None]:
@@ -192,7 +200,7 @@ class DPSGD:
         sizes = [flat.shape[-1] for flat in step.trained.values()]
         clip = self._clip(sum(sizes))
         shape, kind = (len(step.ids), sum(sizes) + 1), step.noise.dtype
-        chunk = max(1, _AT_ONCE[step.noise.device.type] // math.prod(shape))
+        chunk = max(1, _at_once(step.noise.device) // math.prod(shape))
         total = torch.zeros(shape, dtype=torch.float64, device=step.noise.device)
         for start in range(0, step.noise.shape[1], chunk):
             total += self._clipped_sum(loss, step.part(slice(start, start + chunk)), clip)

@@ -65,3 +65,11 @@ def test_the_installed_command_reports_a_refusal_without_a_traceback(tmp_path):
 
 def test_the_program_says_what_it_is_for(capsys):
     assert "privacy statement that is true" in call(capsys, "--help")[1]
+
+
+SERVICES = {("view",), ("federation", "serve"), ("federation", "try"), ("site", "start")}
+
+
+@pytest.mark.parametrize("command", [words for words in COMMANDS if words not in SERVICES], ids=" ".join)
+def test_every_command_that_prints_results_can_print_json(command, capsys):
+    assert "--json" in call(capsys, *command, "--help")[1]

@@ -56,12 +56,13 @@ def run(
 def join(
     files: list[Path],
     out: Path,
+    as_json: bool,
 ) -> None:
     """Put together a row that was measured in pieces."""
     result = joined([_read(file) for file in files])
     with replacing(out) as temporary:
         temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    typer.echo(f"Wrote {out}: {result['runs']} trainings.")
+    typer.echo(json.dumps(result) if as_json else f"Wrote {out}: {result['runs']} trainings.")
 
 
 def _read(file: Path) -> dict[str, Any]:

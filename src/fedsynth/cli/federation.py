@@ -51,15 +51,17 @@ def create(
 def renew(
     folder: Path,
     party: list[str] | None,
+    as_json: bool,
 ) -> None:
     """Make new keys and certificates; a kit's other files stay as they are."""
     with federation_installed():
         from fedsynth.engines.nvflare_kits import renew as make
-    for kit in make(folder, party or ()):
-        if not party or kit.name in party:
-            typer.echo(
-                f"{kit.title:24} valid until {kit.expires:%Y-%m-%d}; hand over {kit.folder / 'startup'}"
-            )
+    made = [kit for kit in make(folder, party or ()) if not party or kit.name in party]
+    if as_json:
+        typer.echo(json.dumps({kit.name: f"{kit.expires:%Y-%m-%d}" for kit in made}))
+        return
+    for kit in made:
+        typer.echo(f"{kit.title:24} valid until {kit.expires:%Y-%m-%d}; hand over {kit.folder / 'startup'}")
 
 
 def serve(
@@ -111,15 +113,15 @@ def _told(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def stop(folder: Path) -> None:
+def stop(folder: Path, as_json: bool) -> None:
     """Stop the server and the sites that run on this machine from these kits."""
     with federation_installed():
         from fedsynth.engines.nvflare_node import stop as end
     stopped = [path for path in kits_in(folder) if end(path)]
-    for path in stopped:
-        typer.echo(f"stopped {path}")
-    if not stopped:
-        typer.echo("nothing runs here from these kits")
+    if as_json:
+        typer.echo(json.dumps({"stopped": [str(path) for path in stopped]}))
+        return
+    typer.echo("\n".join(f"stopped {path}" for path in stopped) or "nothing runs here from these kits")
 
 
 def kits_in(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedsynth.cli import flags
 from fedsynth.cli.door import group, leads_to
 
 app = group("experiment", "Measure recipes on public data sets and write down what came out.")
@@ -39,6 +40,7 @@ def run(
 def join(
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Results of one row.")],
     out: Annotated[Path, typer.Option(help="Where to write the joined result.")],
+    as_json: flags.AsJson = False,
 ) -> None:
     """Put together a row that was measured in pieces.
 

@@ -40,6 +40,7 @@ def renew(
     party: Annotated[
         list[str] | None, typer.Option(help="server, coordinator or a site; default: all.")
     ] = None,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Make new keys and certificates; a kit's other files stay as they are.
 
@@ -72,7 +73,7 @@ def status(folder: Directory, as_json: flags.AsJson = False) -> None:
 
 @app.command()
 @leads_to("federation:stop")
-def stop(folder: Directory) -> None:
+def stop(folder: Directory, as_json: flags.AsJson = False) -> None:
     """Stop the server and the sites that run on this machine from these kits.
 
     Example: fedsynth federation stop kits

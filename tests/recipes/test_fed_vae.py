@@ -223,7 +223,6 @@ def test_a_smooth_decoder_has_the_sizes_that_it_is_asked_for(image_schema):
         return RECIPE.build(RECIPE.task(image_schema, 10), RECIPE.values(values)).dim - 1
 
     assert numbers() == (1 + 2 + 2) * 16
-    assert numbers(bend=(3,)) == numbers() + (4 + 1) * 3 + (3 + 1) * 16
     assert numbers(vaes="separate", latent=1) == 2 * (1 + 1) * 16
 
 

@@ -25,7 +25,6 @@ from fedsynth.models.vae import encode, mlp, one_hot
 from fedsynth.rng import Rng
 
 _START = 0.3  # how far a latent number moves its frequency before training
-_BEND = 0.3  # weight of hidden layers, so that their random start is faint
 
 
 class _Frequencies(nn.Module):
@@ -35,14 +34,11 @@ class _Frequencies(nn.Module):
     all clients, so that their encoders mean the same by a latent number.
     """
 
-    def __init__(
-        self, inputs: int, latent: int, channels: int, bands: int, hidden: tuple[int, ...] = ()
-    ) -> None:
+    def __init__(self, inputs: int, latent: int, channels: int, bands: int) -> None:
         super().__init__()
         self.latent, self.channels, self.bands = latent, channels, bands
         self.level = nn.Parameter(torch.zeros(channels * bands**2))
         self.modes = nn.Parameter(torch.zeros(inputs, channels * bands**2))
-        self.bend = mlp([inputs, *hidden, channels * bands**2]) if hidden else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -58,8 +54,7 @@ class _Frequencies(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[rows, channels * bands * bands]."""
-        straight = self.level + inputs @ self.modes
-        return straight if self.bend is None else straight + _BEND * self.bend(inputs)
+        return self.level + inputs @ self.modes
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,6 @@ class SmoothImageVAE:
     hidden: tuple[int, ...] = (32,)
     beta: float = 1.0
     drawn: bool = False  # pixels are drawn by their chance
-    bend: tuple[int, ...] = ()  # hidden layers beside the linear map
 
     def __post_init__(self) -> None:
         if not 2 <= self.bands <= self.side:
@@ -93,9 +87,7 @@ class SmoothImageVAE:
         seen = self.channels * self.bands**2
         return {
             "encoder": mlp([seen, *self.hidden, 2 * self.latent]),
-            "decoder": _Frequencies(
-                self.latent + self.classes, self.latent, self.channels, self.bands, self.bend
-            ),
+            "decoder": _Frequencies(self.latent + self.classes, self.latent, self.channels, self.bands),
         }
 
     @property

@@ -70,7 +70,6 @@ class Autoencoders:
     hidden: tuple[int, ...] = setting((64,), "hidden layers of a dense network, from the row inwards", 1)
     width: int = setting(32, "channels of the first convolution, for images", 1)
     bands: int = setting(16, "frequency bands of a spectral decoder; of a smooth one, in each direction", 2)
-    bend: tuple[int, ...] = setting((), "hidden layers of a smooth decoder, beside its linear map", 1)
     typical: float = setting(
         0.03, "typical amplitude of a signal, as a share of half its public range", 1e-6, 1.0
     )
@@ -102,7 +101,7 @@ class Autoencoders:
             return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta, drawn)
         if task.kind == "image" and decoder == "smooth":
             return SmoothImageVAE(
-                *task.image, classes, self.latent, self.bands, self.hidden, self.beta, drawn, self.bend
+                *task.image, classes, self.latent, self.bands, self.hidden, self.beta, drawn
             )
         if task.kind != "table" or decoder in ("convolution", "smooth"):
             raise Incompatible(

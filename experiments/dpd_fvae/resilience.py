@@ -1,14 +1,14 @@
-"""Section 5.3 and Figure 6: how long updates of fvae and dpd_fvae are, and what clipping and noise do to each.
+"""Section 5.3: how long updates of fvae and dpd_fvae are, and what clipping and noise do to each.
 
-    python experiments/dpd_fvae/resilience.py norms|clipping|noise|local [--device cuda] [--rounds 50] [--out FOLDER]
+    python experiments/dpd_fvae/resilience.py norms|clipping|noise [--device cuda] [--rounds 50] [--out FOLDER]
 
     norms     the median L2 norm of the clients' updates in each of 50 rounds, Fashion-MNIST, both sizes of the network,
               1 and 10 local epochs (Figure 2)
     clipping  the global update clipped at S = 0.2 and no noise (Figure 3a), MNIST
     noise     Gaussian noise of sigma = 0.05 on the sum of the updates and no clipping (Figure 3b), MNIST
-    local     DP-SGD at each client with the same setting for fvae_record and dpd_fvae_record, epsilon 10 (Figure 6)
 
 Clipping and noise are looked at one without the other, which protects nobody: runs are seeded and nothing is claimed.
+Figure 6, both in the same setting under local DP, is the rows mnist_fvae_record_10 and mnist_dpd_fvae_record_10.
 """
 
 import argparse
@@ -24,7 +24,6 @@ from fedsynth.data.datasets import fashion_mnist, mnist
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.evaluation.image_utility import image_performance
 from fedsynth.federation.loop import learn_balance, run
-from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.report.picture import write_grid
 from fedsynth.rng import Rng
@@ -38,7 +37,6 @@ SETTINGS = {
         **BATCH, "epochs": 10, "rate": 0.05, "momentum": 0.5, "clip": HUGE, "noise_multiplier": 0.05 / HUGE
     },
 }  # fmt: skip
-LOCAL = {"batch_rate": 0.25, "usual_records": 120, "clip": 0.1, "learning_rate": 0.1}
 
 
 class Listening(InProcess):
@@ -60,14 +58,12 @@ def data_of(name, clients, rows=None):
     return encode_clients(dealt, schema), schema
 
 
-def algorithm_of(recipe, schema, clients, rounds, settings, epsilon=None):
+def algorithm_of(recipe, schema, clients, rounds, settings):
     made = recipe_named(recipe)
-    private = "noise_multiplier" in settings or epsilon is not None
     known = made.arguments()
     values = made.values({name: value for name, value in settings.items() if name in known})
+    private = "noise_multiplier" in settings
     task = made.task(schema, clients, private=private, unit=None, trust=None, transport=None)
-    if epsilon is not None:
-        return fit_budget(made, task, values, Target(epsilon, 1e-5, rounds=rounds))
     return made.build(task, {**values, "rounds": rounds}), values
 
 
@@ -100,10 +96,8 @@ def resilience(kind, device, rounds, rows, out, keep):
     real, labels, _ = mnist("test")
     test = torch.tensor(real)[:, None].to(device), torch.tensor(labels.astype(int)).to(device)
     found = {}
-    local = kind == "local"
-    for recipe in ("fvae_record", "dpd_fvae_record") if local else ("fvae", "dpd_fvae"):
-        asked = {**(LOCAL if local else SETTINGS[kind]), "size": "small"}
-        algorithm, values = algorithm_of(recipe, schema, 500, rounds, asked, 10.0 if local else None)
+    for recipe in ("fvae", "dpd_fvae"):
+        algorithm, values = algorithm_of(recipe, schema, 500, rounds, {**SETTINGS[kind], "size": "small"})
         state, _ = trained(algorithm, clients, device)
         parts = {name: state.parts[name] for name in algorithm.model.generative}
         generator = Generator(schema, recipe, {**values, "rounds": rounds}, parts, state.balance)
@@ -138,7 +132,7 @@ def draw_norms(found, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("norms", "clipping", "noise", "local"))
+    parser.add_argument("what", choices=("norms", "clipping", "noise"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--sizes", nargs="+", choices=("small", "large"), default=("small", "large"))

@@ -17,7 +17,8 @@ def test_every_recipe_is_listed_with_whom_it_protects(capsys):
     code, told, _ = call(capsys, "recipes")
     assert code == 0
     for recipe in RECIPES.values():
-        assert any(recipe.name in line and f"protects a {recipe.unit}" in line for line in told.splitlines())
+        whom = f"protects a {recipe.unit}" if recipe.promises else "protects nobody"
+        assert any(line.startswith(f"{recipe.name} ") and whom in line for line in told.splitlines())
 
 
 @pytest.mark.parametrize("name", RECIPES)

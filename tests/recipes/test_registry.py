@@ -1,7 +1,7 @@
 import pytest
 
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, Incompatible
 from fedsynth.recipes.registry import RECIPES, parse, recipe_named
 from fedsynth.recipes.task import Task
 
@@ -84,3 +84,11 @@ def test_images_that_are_not_square_are_refused():
 def test_record_level_privacy_needs_a_number_of_records(schema):
     with pytest.raises(BadInput, match="records"):
         recipe_named("central_vae").build(Task(schema, 1), {"records": 0})
+
+
+def test_nobody_is_sent_to_a_recipe_whose_guarantee_does_not_hold():
+    unsound = [recipe.name for recipe in RECIPES.values() if not recipe.promises]
+    assert unsound == ["dpd_fvae_local_published"]
+    with pytest.raises(Incompatible, match="dpd_fvae_record, moment_vae") as refused:
+        recipe_named("fvae").protection("record", "local")
+    assert unsound[0] not in str(refused.value)

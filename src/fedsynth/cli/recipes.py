@@ -17,10 +17,18 @@ def recipes(
     """List the recipes, or what one of them can be told with --set."""
     if name is None:
         found = {
-            r.name: {"unit": r.unit, "offers": r.offers, "what": _first_line(r.compose.__doc__)}
+            r.name: {
+                "unit": r.unit,
+                "offers": r.offers if r.promises else (),
+                "what": _first_line(r.compose.__doc__),
+            }
             for r in RECIPES.values()
         }
-        lines = [f"{key:14} protects a {entry['unit']:7} {entry['what']}" for key, entry in found.items()]
+        width = max(map(len, found))
+        lines = [
+            f"{key:{width}}  protects {'a ' + entry['unit'] if entry['offers'] else 'nobody':8}  {entry['what']}"
+            for key, entry in found.items()
+        ]
         typer.echo(json.dumps(found) if as_json else "\n".join(lines))
         return
     recipe = recipe_named(name)

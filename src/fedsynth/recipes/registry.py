@@ -40,7 +40,8 @@ class Argument:
 class Recipe:
     """A system by name: the function that composes it, what it can promise, and whether rows are pooled first.
 
-    `offers` are the units that it can protect and whom they then have to trust; the first is the usual one.
+    `offers` are the units that it can protect and whom they then have to trust; the first is the usual one. A published
+    system whose guarantee does not hold `promises` nothing: it runs, without privacy, to be compared with.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Recipe:
     pooled: bool = False
     kinds: tuple[str, ...] = ("table", "image")
     transport: str = "clear"  # unless another is asked for or needed
+    promises: bool = True
 
     @property
     def unit(self) -> Unit:
@@ -68,7 +70,8 @@ class Recipe:
 
     def meets(self, unit: str | None, trust: str | None) -> bool:
         """Whether it can promise this."""
-        return any(unit in (None, offer[0]) and trust in (None, offer[1]) for offer in self.offers)
+        offered = any(unit in (None, offer[0]) and trust in (None, offer[1]) for offer in self.offers)
+        return offered and self.promises
 
     def task(
         self,
@@ -166,7 +169,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("fvae_record", fvae_record, (("record", "local"),)),
         Recipe("dpd_fvae_record", dpd_fvae_record, (("record", "local"),)),
-        Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),)),
+        Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),), promises=False),
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
         Recipe("site_vae", site_vae, (("record", "distributed"), ("client", "distributed"))),
         Recipe("site_gan", site_gan, (("record", "distributed"), ("client", "distributed"))),

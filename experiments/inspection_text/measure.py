@@ -36,7 +36,8 @@ WORDS, LENGTH = 1000, 8  # known words, and tokens of a sentence that the word m
 LISTED, LETTERS = 5000, 16  # known words and most bytes of an unknown one, for the model of letters
 WORDS_COST, ALL_COST = 5.0, 10.0  # epsilon of the two models of words, and of these and the model of letters
 WORD_SETTINGS = {"rounds": 40, "rate": 0.1, "clip": 1.0, "learning_rate": 8.0, "most_batches": 1}
-LETTER_SETTINGS = {"rounds": 150, "rate": 0.2, "clip": 1.0, "learning_rate": 5.0, "most_batches": 1}
+LETTER_SETTINGS = {"rounds": 400, "rate": 0.2, "clip": 1.0, "learning_rate": 2.0, "most_batches": 1}
+LAST = 100  # rounds whose models' mean is the model of letters
 
 
 class Texts:
@@ -172,7 +173,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--no-privacy", dest="epsilon", action="store_const", const=None)
     parser.add_argument(
-        "--last", type=int, default=1, help="letters: the mean of so many last rounds' models"
+        "--last", type=int, default=LAST, help="letters: the mean of so many last rounds' models"
     )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--chunk", type=int, default=640)

@@ -3,6 +3,7 @@
 Then `make tables` fills the tables in. No number is typed.
 """
 
+import json
 from pathlib import Path
 
 import matplotlib
@@ -67,22 +68,54 @@ def detection():
 
 
 def spelled():
-    """What the models of letters write."""
+    """What the models of letters write: shares over seeds, and the likeliest words of the first."""
+    found = {}
+    for line in measured(MEASURED, "letters*.json"):
+        found.setdefault((line["all"], line["share"]), []).append(line)
     rows = []
-    for line in sorted(
-        measured(MEASURED, "letters*.json"), key=lambda line: (line["all"], line["share"], line["seed"])
-    ):
-        words = ", ".join(f"`{word}` {1000 * chance:.2g}" for word, chance in line["top"][:20])
+    for (everywhere, share), lines in sorted(found.items()):
+        joined = [sum(" " in word for word, _ in line["top"][:20]) for line in lines]
+        words = ", ".join(f"`{word}` {1000 * chance:.2g}" for word, chance in lines[0]["top"][:20])
         rows.append(
             {
-                "sentences with the bug": percent(line["share"]),
-                "words": "all unknown ones" if line["all"] else "unknown first ones",
-                "with a space": percent(line["with a space"]),
-                "real": percent(line["with a space, real"]),
-                "likeliest words, probability × 1000": words,
+                "sentences with the bug": percent(share),
+                "words": "all unknown ones" if everywhere else "unknown first ones",
+                "runs": len(lines),
+                "with a space": spread([100 * line["with a space"] for line in lines], 1) + "%",
+                "real": percent(float(np.mean([line["with a space, real"] for line in lines]))),
+                "of the 20 likeliest": ", ".join(map(str, joined)),
+                "likeliest words of the first run, probability × 1000": words,
             }
         )
-    write_rows(HERE / "results_letters", rows, "Epsilon 10 in all, delta = 1e-5.")
+    note = "Epsilon 10 in all, delta = 1e-5. Of the 20 likeliest words, so many have a space, in each run."
+    write_rows(HERE / "results_letters", rows, note)
+
+
+def tried():
+    """Settings of the model of letters: nats a word of others, by how many of the last models are averaged."""
+    found = {}
+    for line in measured(MEASURED, "tried.jsonl"):
+        key = json.dumps([line["epsilon"], line["settings_used"]])
+        found.setdefault(key, []).append(line)
+    rows = []
+    for lines in sorted(found.values(), key=lambda lines: -max(line["held out"] for line in lines)):
+        used, best = lines[0]["settings_used"], max(lines, key=lambda line: line["held out"])
+        by_last = {line["last"]: f"{-line['held out']:.2f}" for line in lines}
+        rows.append(
+            {
+                "protected": "nobody" if lines[0]["epsilon"] is None else "each user",
+                **{name: f"{float(used[name]):g}" for name in ("rounds", "rate", "clip")},
+                "local step": f"{float(used['learning_rate']):g}",
+                "batches": used["most_batches"],
+                **{f"last {last}": by_last.get(last, "–") for last in (1, 20, 50, 100)},
+                "of 20 with a space": sum(" " in word for word in best["top"][:20]),
+            }
+        )
+    note = (
+        "Nats a word (less is better) of the public corpus's users, under the mean of the last so many rounds' models; "
+        "one training each, 10% of sentences with the bug. Of the best model's 20 likeliest words, so many have a space."
+    )
+    write_rows(HERE / "results_tried", rows, note)
 
 
 def samples():
@@ -125,5 +158,6 @@ def picture():
 if __name__ == "__main__":
     detection()
     spelled()
+    tried()
     samples()
     picture()

@@ -113,7 +113,7 @@ def tried():
         )
     note = (
         "Nats a word (less is better) of the public corpus's users, under the mean of the last so many rounds' models; "
-        "one training each, 10% of sentences with the bug. Of the best model's 20 likeliest words, so many have a space."
+        "one training each, 10% of sentences with the bug. Last, of the best one's 20 likeliest words."
     )
     write_rows(HERE / "results_tried", rows, note)
 

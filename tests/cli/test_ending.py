@@ -49,6 +49,15 @@ def test_a_bug_says_that_it_is_one_and_keeps_its_trace_for_its_owner(capsys, tra
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")]
+)
+def test_a_machine_that_is_too_small_is_no_bug(error, capsys, traces):
+    code, told = end(capsys, error)
+    assert code == 2 and told.startswith("fedsynth: out of memory") and "--set" in told
+    assert list(traces.iterdir()) == []
+
+
 def test_with_debug_the_trace_is_shown_and_nothing_is_written(capsys, traces):
     code, told = end(capsys, KeyError("epsilon"), debug=True)
     assert code == 70 and "Traceback" in told and list(traces.iterdir()) == []

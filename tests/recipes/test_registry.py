@@ -20,6 +20,8 @@ def test_all_unknown_arguments_are_reported_at_once():
     ("name", "value", "words"),
     [
         ("latent", "two", "whole number"),
+        ("latent", "1e30", "at most 1e\\+12"),
+        ("learning_rate", "-1e30", "at most 1e\\+12"),
         ("latent", "2.5", "whole number"),
         ("rounds", "inf", "whole number"),
         ("epochs", "nan", "whole number"),

@@ -12,6 +12,8 @@ from typing import NoReturn
 
 from fedsynth.errors import FedsynthError
 
+_SMALLER = "choose a smaller model or batch (fedsynth recipes NAME lists what --set takes), or fewer rows"
+
 
 class Code(IntEnum):
     """What a script learns of a command that ended."""
@@ -34,9 +36,18 @@ def ending(debug: bool = False) -> Iterator[None]:
         named = f"{error.filename}: {error.strerror}"
         _end(Code.REFUSED, str(error) if error.filename is None else named, error, debug)
     except Exception as error:
+        if _short_of_memory(error):
+            what = str(error).splitlines()[0][:200] if str(error) else "no more"
+            _end(Code.REFUSED, f"out of memory ({what}); {_SMALLER}", error, debug)
         where = "above" if debug else _kept(error)
         words = f"this is a bug in fedsynth, not in your input: {type(error).__name__}: {error}"
         _end(Code.BUG, f"{words}\nfedsynth: please report it with its trace: {where}", error, debug)
+
+
+def _short_of_memory(error: Exception) -> bool:
+    """Asked by name, because torch shall not be imported to tell."""
+    named = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
+    return named or "can't allocate memory" in str(error)
 
 
 def _end(code: Code, words: str, error: Exception, debug: bool) -> NoReturn:

@@ -24,6 +24,8 @@ from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_recor
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.wae import dp_fed_wae
 
+MOST = 1e12  # of any setting: beyond it sizes overflow before anybody can refuse them
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -156,6 +158,8 @@ def parse(value: Any, kind: Any) -> Any:
     whole = math.isfinite(number) and number == int(number)
     if isinstance(value, bool) or not (whole if kind is int else math.isfinite(number)):
         raise ValueError("expected a whole number" if kind is int else "expected a number")
+    if abs(number) > MOST:
+        raise ValueError(f"expected a number of at most {MOST:g}")
     return int(number) if kind is int else number
 
 

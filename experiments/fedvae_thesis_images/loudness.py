@@ -63,7 +63,7 @@ def main():
     raw = image_clients_from(images[chosen], labels[chosen], owners=owners[chosen])
     clients = encode_clients(raw, schema)
     given.out.mkdir(parents=True, exist_ok=True)
-    for place, row in enumerate(given.rows):
+    for row in given.rows:
         experiment = Experiment.load(HERE / f"{row}.toml")
         algorithm = algorithm_of(experiment, schema, len(clients))
         ratios = measured(algorithm, clients, given.rounds, given.device)
@@ -77,7 +77,7 @@ def main():
         }
         note = "Norm of the sum of all clipped updates over the norm that its noise has on average."
         result = {
-            "order": place,
+            "order": experiment.order,
             "layout": "plain",
             "cells": cells,
             "note": note,

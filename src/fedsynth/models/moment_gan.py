@@ -24,7 +24,6 @@ from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.vae import one_hot
 from fedsynth.rng import Rng
 
-_GAIN = 0.1  # of the retouching, which starts untrained
 _SLOPE = 0.2  # of the leaky rectifier
 
 
@@ -96,6 +95,14 @@ class Start(Protocol):
         """Random numbers of a picture."""
 
     @property
+    def told(self) -> int:
+        """How many of them, from the first, the generator is told when it retouches."""
+
+    @property
+    def gain(self) -> float:
+        """How much of what an untrained generator would add is added."""
+
+    @property
     def levels(self) -> int:
         """Levels of brightness; 0 where there is no part for them."""
 
@@ -128,7 +135,7 @@ class MomentGAN:
             if self.patches
             else Critic(start.channels, start.side, start.classes, self.width)
         )
-        inputs = start.latent + start.groups
+        inputs = start.told + start.groups
         curve = {"levels": start.parts["levels"]} if start.levels else {}
         return {
             "discriminator": critic,
@@ -167,8 +174,8 @@ class MomentGAN:
         """Pictures from the moments, and what is to be added to them."""
         label = label if self.start.classes else latent.new_ones(len(latent), 1)
         drawn = self.start.drawn(params, latent, label)
-        given = torch.cat([latent, label], -1)
-        return drawn, _GAIN * call(self.parts["generator"], params["generator"], drawn, given)
+        given = torch.cat([latent[:, : self.start.told], label], -1)
+        return drawn, self.start.gain * call(self.parts["generator"], params["generator"], drawn, given)
 
     def _paint(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
         drawn, change = self._draw(params, latent, label)

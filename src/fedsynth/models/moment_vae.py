@@ -99,6 +99,16 @@ class MomentVAE:
         """Classes, or one for all where there is no label."""
         return max(1, self.classes)
 
+    @property
+    def told(self) -> int:
+        """Of the numbers of a latent code, how many a network that retouches is told: all."""
+        return self.latent
+
+    @property
+    def gain(self) -> float:
+        """How much of what an untrained network would add is added."""
+        return _GAIN
+
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """What the server fills in once, and what is trained."""

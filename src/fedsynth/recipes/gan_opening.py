@@ -137,7 +137,8 @@ class FillPatterns:
         """The state that knows the patterns."""
         refuse_absent(self.classes, *class_counts(self.statistic, answer, self.noise))
         found, scale = class_means(self.statistic, answer, self.noise), self.start.scale()
-        named = {"mean": found.mean / scale, "spread": found.spread / scale}
+        spread = found.spread / scale
+        named = {"mean": found.mean / scale, "spread": spread, "grain": self.start.grain(spread)}
         parts = {**state.parts, "prior": Layout.of(self.start.parts["prior"]).join(named)}
         return replace(state, parts=parts).with_balance(as_probabilities(found.shares))
 

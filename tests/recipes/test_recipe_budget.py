@@ -1,6 +1,7 @@
 """Target epsilon in, noise or rounds out, by the events of the objects that will run."""
 
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted
@@ -73,3 +74,12 @@ def test_noise_that_allows_no_round_is_refused(schema):
 def test_a_budget_that_no_accountant_can_count_is_refused(epsilon):
     with pytest.raises(BadInput, match="a positive number, at most"):
         Target(epsilon, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["dpd_fvae", "dp_fed_wae"])
+def test_a_schema_that_cost_the_whole_budget_leaves_nothing_and_says_so(schema, name):
+    recipe = recipe_named(name)
+    with pytest.raises(BudgetExhausted, match="the ledger shows .*a schema that was paid for counts"):
+        fit_budget(
+            recipe, recipe.task(schema, 400), recipe.values({}), Target(0.5, DELTA), [GaussianDpEvent(3.0)]
+        )

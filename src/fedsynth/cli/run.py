@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,26 @@ def _print_closed(out: Path, as_json: bool) -> None:
     )
 
 
+def conditions(texts: list[str], columns: Sequence[str]) -> dict[str, str]:
+    """The value that each column shall have; a column's own name may have an equals sign in it.
+
+    >>> conditions(["a=b=1", "age = 40"], ["a=b", "age"])
+    {'a=b': '1', 'age': '40'}
+    """
+    wanted: dict[str, str] = {}
+    for text in texts:
+        known = max((name for name in columns if text.startswith(f"{name}=")), key=len, default=None)
+        name, equals, value = text.partition("=") if known is None else (known, "=", text[len(known) + 1 :])
+        if not equals:
+            raise BadInput(
+                f'--condition {text}: expected COLUMN=VALUE, for example --condition income=">50K"'
+            )
+        if name.strip() in wanted:
+            raise BadInput(f"--condition {text}: {name.strip()!r} has a condition already; give one a column")
+        wanted[name.strip()] = value.strip()
+    return wanted
+
+
 def sample(
     folder: Path,
     rows: int,
@@ -305,17 +326,9 @@ def sample(
     as_json: bool,
 ) -> None:
     """Draw more synthetic data from a finished run, at no further privacy cost."""
-    wanted = {}
-    for text in condition or []:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise BadInput(
-                f'--condition {text}: expected COLUMN=VALUE, for example --condition income=">50K"'
-            )
-        if name.strip() in wanted:
-            raise BadInput(f"--condition {text}: {name.strip()!r} has a condition already; give one a column")
-        wanted[name.strip()] = value.strip()
     if out.exists():
         raise BadInput(f"{out}: exists already; choose another name")
-    write_drawn(Synthesizer.load(folder).sample(rows, condition=wanted, seed=seed), out)
+    made = Synthesizer.load(folder)
+    wanted = conditions(condition or [], made.schema.names)
+    write_drawn(made.sample(rows, condition=wanted, seed=seed), out)
     typer.echo(json.dumps({"out": str(out), "rows": rows}) if as_json else f"Wrote {rows} rows to {out}.")

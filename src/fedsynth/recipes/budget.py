@@ -103,6 +103,7 @@ def fit_budget(
         return recipe.build(task, {**chosen, "noise_multiplier": noise})
 
     adjacency = adjacency_of(with_noise(1.0))
+    _spent(paid, target, adjacency)
     if target.noise_multiplier is None:
         noise = account.calibrate(
             lambda z: cost(with_noise(z), paid), target.epsilon, target.delta, adjacency=adjacency
@@ -122,13 +123,19 @@ def _with_whole_budget(
             f"noise_multiplier={target.noise_multiplier:g}: {recipe.name} adds no noise, it draws its messages by "
             "--epsilon; leave --noise-multiplier out"
         )
-    earlier = account.epsilon(account.compose(paid), target.delta) if paid else 0.0
+    chosen["epsilon"] = target.epsilon - _spent(paid, target)
+    return recipe.build(task, chosen), chosen
+
+
+def _spent(paid: Sequence[DpEvent], target: Target, adjacency: account.Adjacency = "add-remove") -> float:
+    """What was paid before training, such as a schema; refused if it leaves nothing."""
+    earlier = account.epsilon(account.compose(paid), target.delta, adjacency=adjacency) if paid else 0.0
     if earlier >= target.epsilon:
         raise BudgetExhausted(
-            f"epsilon {target.epsilon:g} is spent: the ledger shows {earlier:.4g}; nothing is left to train with"
+            f"epsilon {target.epsilon:g} is spent: the ledger shows {earlier:.4g} (a schema that was paid for counts); "
+            "nothing is left to train with; raise epsilon"
         )
-    chosen["epsilon"] = target.epsilon - earlier
-    return recipe.build(task, chosen), chosen
+    return earlier
 
 
 def _with_given_noise(

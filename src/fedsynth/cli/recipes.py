@@ -26,8 +26,8 @@ def recipes(
         }
         width = max(map(len, found))
         lines = [
-            f"{key:{width}}  protects {'a ' + entry['unit'] if entry['offers'] else 'nobody':8}  {entry['what']}"
-            for key, entry in found.items()
+            f"{r.name:{width}}  protects {f'a {r.unit}' if r.promises else 'nobody':8}  {found[r.name]['what']}"
+            for r in RECIPES.values()
         ]
         typer.echo(json.dumps(found) if as_json else "\n".join(lines))
         return

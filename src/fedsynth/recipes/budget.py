@@ -127,7 +127,7 @@ def _with_whole_budget(
     return recipe.build(task, chosen), chosen
 
 
-def _spent(paid: Sequence[DpEvent], target: Target, adjacency: account.Adjacency = "add-remove") -> float:
+def _spent(paid: Sequence[DpEvent], target: Target, adjacency: str = "add-remove") -> float:
     """What was paid before training, such as a schema; refused if it leaves nothing."""
     earlier = account.epsilon(account.compose(paid), target.delta, adjacency=adjacency) if paid else 0.0
     if earlier >= target.epsilon:

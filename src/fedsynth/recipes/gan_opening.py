@@ -48,7 +48,7 @@ class Opening:
     start_from: str = setting(
         "auto",
         "covariances (of each class), patterns (the mean shape of each, lighter or darker than its ground), or auto: "
-        "patterns for private runs on color images",
+        "patterns for color images",
     )
     levels: int = setting(
         17, "levels of brightness that pixels of images are asked for (0: Gaussians as they are)", 0
@@ -84,7 +84,7 @@ def patterns_of(task: Task, opening: Opening, classes: int) -> PatternStart | No
             "start_from=patterns: patterns are those of classes; set classes=conditional, or "
             "start_from=covariances"
         )
-    wanted = {"patterns": True, "covariances": False, "auto": task.private and channels > 1 and told}
+    wanted = {"patterns": True, "covariances": False, "auto": channels > 1 and told}
     if not wanted[opening.start_from]:
         return None
     return PatternStart(channels, side, classes, min(opening.frequencies, side**2))

@@ -69,7 +69,7 @@ def quality() -> str:
     letters = dict(zip(hashes, "abcdefghij", strict=False))
     rows = []
     for (data, system, images, clients, epsilon, noise, features), lines in groups.items():
-        claimed = PAPER.get(data, {}).get(noise) if system == "published" else None
+        claimed = PAPER.get(data, {}).get(round(noise, 2)) if system == "published" else None
         rows.append(
             [
                 f"{NAMES[data]}: {system}",
@@ -166,23 +166,24 @@ def over_time() -> str:
         return "*Not measured yet.*"
     figure, axis = plt.subplots(figsize=(6, 3.4))
     rows = []
-    for line in found[0]["lines"]:
+    for line in (line for result in found for line in result["lines"]):
         minutes = [point["at_s"] / 60 for point in line["points"]]
         fids = [point["fid"] for point in line["points"]]
         title = {"together": "rounds of all", "buffered": "buffers of five"}[line["order"]]
-        axis.plot(minutes, fids, "o-", label=title)
+        spent = "none" if line["epsilon"] is None else f"{line['epsilon']:.2f}"
+        named = line["system"] if line["epsilon"] is None else f"{line['system']}, ε = {spent}"
+        axis.plot(minutes, fids, "o-", label=f"{title} ({named})")
         first = [
             next((m for m, fid in zip(minutes, fids, strict=True) if fid <= goal), None) for goal in GOALS
         ]
         reached = ["never" if minute is None else f"{minute:.0f}" for minute in first]
-        spent = "none" if line["epsilon"] is None else f"{line['epsilon']:.2f}"
         ends = [f"{line['fid']:.1f}", f"{line['is']:.2f}", f"{line['cnn']:.3f}", spent]
-        rows.append([title, f"{len(minutes)}", f"{minutes[-1]:.0f}", *reached, *ends])
+        rows.append([title, line["system"], f"{len(minutes)}", f"{minutes[-1]:.0f}", *reached, *ends])
     axis.set(xlabel="simulated minutes", ylabel="FID", xscale="log", yscale="log")
     axis.legend(frameon=False)
     figure.tight_layout()
     figure.savefig(HERE / "over_time.png", dpi=110)
-    heads = ["order", "versions", "minutes in all", *(f"to FID {goal}" for goal in GOALS)]
+    heads = ["order", "system", "versions", "minutes in all", *(f"to FID {goal}" for goal in GOALS)]
     return table([*heads, "last FID", "IS", "CNN", "ε"], rows)
 
 

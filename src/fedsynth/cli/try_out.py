@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -90,12 +91,20 @@ def _dealt(
                 f"column {name!r} is not in the table; it has {', '.join(map(str, frame.columns))}"
             )
     if site_column is not None:
-        parts = {
-            _plain(str(name)): part.drop(columns=site_column) for name, part in frame.groupby(site_column)
-        }
-        return {name: part.reset_index(drop=True) for name, part in parts.items()}
-    owner = np.arange(len(frame)) if client_column is None else pd.factorize(frame[client_column])[0]
-    return {name: frame[owner % len(sites) == turn].reset_index(drop=True) for turn, name in enumerate(sites)}
+        lost = int(frame[site_column].isna().sum())
+        if lost:
+            raise BadInput(
+                f"--site-column {site_column}: {lost} of {len(frame)} rows name no site; fill or drop them"
+            )
+        parts = {str(name): part.drop(columns=site_column) for name, part in frame.groupby(site_column)}
+        dealt = dict(zip(_plain(list(parts)), parts.values(), strict=True))
+    else:
+        owner = np.arange(len(frame)) if client_column is None else pd.factorize(frame[client_column])[0]
+        dealt = {name: frame[owner % len(sites) == turn] for turn, name in enumerate(sites)}
+    empty = [name for name, part in dealt.items() if part.empty]
+    if empty:
+        raise BadInput(f"no rows are left for {', '.join(empty)}; name fewer --sites")
+    return {name: part.reset_index(drop=True) for name, part in dealt.items()}
 
 
 def _files(schema: Path) -> tuple[Path, Path]:
@@ -110,8 +119,19 @@ def _clients(frames: dict[str, pd.DataFrame], client_column: str | None) -> int:
     return sum(frame[client_column].nunique() for frame in frames.values())
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "site"
+def _plain(names: list[str]) -> list[str]:
+    """Names that certificates take: lower-case letters, digits and hyphens, no two alike.
+
+    >>> _plain(["Zürich", "St. Mary", "st mary", "北京"])
+    ['zurich', 'st-mary', 'st-mary-2', 'site']
+    """
+    found: list[str] = []
+    for name in names:
+        letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+        plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:30].strip("-") or "site"
+        alike = sum(other == plain or re.fullmatch(rf"{plain}-\d+", other) is not None for other in found)
+        found.append(f"{plain}-{alike + 1}" if alike else plain)
+    return found
 
 
 def _site_keys(

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedsynth.cli.try_out import _dealt, _plain
@@ -17,7 +17,8 @@ def test_sites_named_alike_keep_their_rows_apart():
     }  # fmt: skip
 
 
-@given(st.lists(st.text(max_size=50), max_size=8, unique=True))
+@given(st.lists(st.text("aA-2 é", max_size=4) | st.text(max_size=50), max_size=8, unique=True))
+@example(["a-2", "a", "A"])
 def test_any_names_become_as_many_that_certificates_take(names):
     plain = _plain(names)
     assert len(set(plain)) == len(names)

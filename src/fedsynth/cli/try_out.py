@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -129,8 +130,8 @@ def _plain(names: list[str]) -> list[str]:
     for name in names:
         letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
         plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:30].strip("-") or "site"
-        alike = sum(other == plain or re.fullmatch(rf"{plain}-\d+", other) is not None for other in found)
-        found.append(f"{plain}-{alike + 1}" if alike else plain)
+        others = (f"{plain}-{number}" for number in count(2))
+        found.append(next(other for other in chain([plain], others) if other not in found))
     return found
 
 

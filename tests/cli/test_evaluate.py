@@ -188,3 +188,16 @@ def test_an_unknown_network_is_refused(tmp_path, capsys):
     files = ("--real", tmp_path / "images.npz", "--synthetic", tmp_path / "images.npz")
     assert evaluated(tmp_path, *files, "--network", "lennet") == 2
     assert "did you mean 'lenet'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["--real", "--synthetic", "--test"])
+def test_a_table_of_other_columns_is_refused_once_and_not_score_by_score(folder, file, tmp_path, capsys):
+    frame = pd.read_csv(folder / "real.csv").rename(columns={"age": "agee"})
+    write_table(frame, tmp_path / "other.csv")
+    given = dict.fromkeys(("--real", "--synthetic"), folder / "real.csv") | {file: tmp_path / "other.csv"}
+    words = [str(word) for pair in given.items() for word in pair]
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", *words, "--schema", str(folder / "schema.json"), "--quiet"])
+    told = capsys.readouterr()
+    assert ended.value.code == 2 and told.out == ""
+    assert told.err.count("other.csv") == 1 and "rename 'agee'" in told.err

@@ -15,7 +15,7 @@ from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import read_table
+from fedsynth.data.table import check_columns, read_table
 from fedsynth.errors import BadInput, nearest
 from fedsynth.evaluation.attacks import Claim
 from fedsynth.evaluation.holdout import check_apart
@@ -69,14 +69,16 @@ def evaluate_command(
     known = Schema.load(schema)
     ours = _read(real, known, text_column, ours=True)
     held = None if test is None else _read(test, known, text_column, ours=True)
+    made = _read(synthetic, known, text_column)
     known = owned(known, client_column, {f"--real {real}": ours, f"--test {test}": held})
+    _check_columns({real: ours, test: held, synthetic: made}, known)
     origin = _origin(
         run, privacy, epsilon, delta, ours, seed, MINUTES if shadow_minutes is None else shadow_minutes
     )
     with StepProgress(quiet=quiet) as progress:
         found = evaluate(
             ours,
-            _read(synthetic, known, text_column),
+            made,
             known,
             test=held,
             deep=deep,
@@ -109,6 +111,14 @@ def _read(path: Path, schema: Schema, text_column: str, *, ours: bool = False) -
         frame = read_table(path, schema)
         return conform(frame, schema) if ours else frame
     return read_images(path) if schema.kind == "image" else _texts(path, text_column)
+
+
+def _check_columns(files: Mapping[Path | None, Data | None], schema: Schema) -> None:
+    """Refuse tables of other columns at once: every score would fail, for the same reason."""
+    for path, data in files.items():
+        problems = check_columns(data, schema) if isinstance(data, pd.DataFrame) else []
+        if problems:
+            raise BadInput(f"{path}: does not fit the schema: {'; '.join(problems)}")
 
 
 def _texts(path: Path, column: str) -> list[str]:

@@ -139,7 +139,7 @@ def test_a_client_without_rows_sends_nothing(build, ten):
 
 def test_a_client_whose_training_diverged_sends_nothing_and_forgets_it_also_without_a_clip(build, ten):
     algorithm = build(
-        "dpd_fvae", private=False, learning_rate=1e30, encoder_learning_rate=1e30, optimizer="sgd"
+        "dpd_fvae", private=False, learning_rate=1e12, encoder_learning_rate=1e12, optimizer="sgd"
     )
     state, ids = algorithm.init(Rng(1)), np.array([8, 0])
     memory = {key: value.expand(2, -1) for key, value in algorithm.blank(state).items()}

@@ -53,7 +53,9 @@ def run(
         str | None,
         typer.Option(help='Simulated clients take time: default, or for example "stragglers=0.1,factor=10".'),
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="Synthetic rows to write (default 10000).", max=10**9)] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Synthetic rows to write (default 10000).", max=10**9)
+    ] = None,
     accept: flags.Accept = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the run; must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,

@@ -1,6 +1,9 @@
 """Exit codes, and what is said of an error that nobody foresaw."""
 
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,7 @@ def traces(tmp_path, monkeypatch):
 
 
 def test_the_codes_are_those_that_scripts_rely_on():
-    assert [int(code) for code in Code] == [0, 1, 2, 3, 70]
+    assert [int(code) for code in Code] == [0, 1, 2, 3, 70, 141]
 
 
 @pytest.mark.parametrize("error", [BadInput("age: no"), NotPrivate("age: no"), FedsynthError("age: no")])
@@ -76,3 +79,12 @@ def test_the_program_shows_traces_only_when_asked(capsys):
             main(words)
         told = capsys.readouterr().err
         assert ended.value.code == 2 and ("Traceback" in told) is shown
+
+
+def test_output_that_nobody_reads_is_no_failed_check():
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "fedsynth.cli.main", "recipes"]
+    done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")

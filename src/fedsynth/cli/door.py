@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from typing import Any
 
 import typer
+
+from fedsynth.cli.ending import Code
 
 
 def leads_to(place: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -17,7 +21,11 @@ def leads_to(place: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     def opened(declared: Callable[..., None]) -> Callable[..., None]:
         @wraps(declared)
         def command(**given: Any) -> None:
-            getattr(import_module(f"fedsynth.cli.{file}"), name)(**given)
+            try:
+                getattr(import_module(f"fedsynth.cli.{file}"), name)(**given)
+            except BrokenPipeError:  # the rest is for nobody; python's last flush must not fail over it
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(Code.UNREAD) from None
 
         return command
 

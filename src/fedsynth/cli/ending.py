@@ -23,6 +23,7 @@ class Code(IntEnum):
     REFUSED = 2  # bad input, or going on would break a promise
     INTERRUPTED = 3  # and can be resumed
     BUG = 70  # an error that nobody foresaw; the number that sysexits.h has for it
+    UNREAD = 141  # who read the output has gone, as in `fedsynth ... | head`; the shell's number for it
 
 
 @contextmanager

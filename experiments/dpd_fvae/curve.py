@@ -3,7 +3,8 @@
 python experiments/dpd_fvae/curve.py measure [--only CURVE] [--device cuda] [--out FOLDER]
 python experiments/dpd_fvae/curve.py draw [--out FOLDER]
 
-A point is one private training and one CNN. Points that were measured are kept: a curve can be made in pieces.
+A point is one private training and one CNN, except for the rows of the table, whose means are taken. Points that were
+measured are kept: a curve can be made in pieces.
 """
 
 import argparse
@@ -14,8 +15,12 @@ from pathlib import Path
 from fedsynth.evaluation.image_experiment import ImageJudge
 from fedsynth.synthesis.request import Request
 
-EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+EPSILONS = (3.0, 0.3, 0.1)
 PROTECTED = {"each client, central": (None, None), "each record, local": ("record", "local")}
+ROWS = {
+    "each client, central": {1.0: "mnist_client_1", 10.0: "mnist_client_10"},
+    "each record, local": {1.0: "mnist_record_1", 10.0: "mnist_record_10"},
+}
 PAPER = {  # at epsilon 10; Table 2 of Pfitzner and Arnrich (2022)
     "each client, central": 0.881,
     "each record, local": 0.913,
@@ -49,6 +54,12 @@ def measure(device, rows, only, file):
             print(name, epsilon, points[f"{epsilon:g}"], flush=True)
 
 
+def of_row(row):
+    """The CNN's accuracy in the table's row of this name."""
+    held = json.loads((Path(__file__).parent / "results" / f"{row}.json").read_text())
+    return next(score["value"] for score in held["scores"] if score["name"] == "cnn: accuracy")
+
+
 def draw(found, path):
     import matplotlib
 
@@ -57,7 +68,8 @@ def draw(found, path):
 
     figure, axis = pyplot.subplots(figsize=(6, 3.4))
     for name, points in found.items():
-        at = sorted((float(epsilon), accuracy) for epsilon, accuracy in points.items())
+        at = [(float(epsilon), accuracy) for epsilon, accuracy in points.items()]
+        at = sorted(at + [(epsilon, of_row(row)) for epsilon, row in ROWS[name].items()])
         (line,) = axis.semilogx(*zip(*at, strict=True), "o-", label=name)
         axis.plot(10.0, PAPER[name], "x", color=line.get_color(), label=f"the paper, {name}")
     axis.set(xlabel="epsilon (delta = 1e-5)", ylabel="accuracy of a CNN", ylim=(0, 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -170,29 +170,31 @@ def run_captured(
     nothing = np.empty(0, dtype=np.int64)
 
     def step(
-        carried: Progress, fixed: Trained, x: Tensor, y: Tensor, index: Tensor, weight: Tensor, drawn: Tensor
+        carried: Progress, fixed: Trained, x: Tensor, y: Tensor, weight: Tensor, drawn: Tensor
     ) -> Progress:
-        batch = take(Padded(x, y, weight), index, weight)
-        made = Step(carried.params, fixed, batch, drawn, nothing, Rng())
+        made = Step(carried.params, fixed, {"x": x, "y": y, "weight": weight}, drawn, nothing, Rng())
         gradients, losses = phase.rule.gradient(loss, made)
         return advance(phase.optimizers, carried, gradients, losses, weight.any(dim=1))
 
-    recorded = phase.recorded
-    steps = zip(rows, noise, strict=True)
-    first, drawn = next(steps)
-    signature = (data.x.shape, first.index.shape, drawn.shape)
-    if signature not in recorded:
-        recorded[signature] = Recording(
-            step, progress, (fixed, data.x, data.y, first.index, first.weight, drawn)
-        )
-    tape = recorded[signature]
-    tape.load(progress, (fixed, data.x, data.y))
-    tape.play(first.index, first.weight, drawn)
-    for chosen, drawn in steps:
-        if chosen.index.shape != first.index.shape:  # the last, shorter batch of an epoch
-            chosen = chosen.padded(first.index.shape[1])
-            drawn = torch.nn.functional.pad(
-                drawn, (0, 0) * (drawn.dim() - 2) + (0, first.index.shape[1] - drawn.shape[1])
-            )
-        tape.play(chosen.index, chosen.weight, drawn)
+    inputs = map(partial(batch_of, data, rows[0].index.shape[1]), rows, noise)
+    first = next(inputs)
+    # rows are taken before the step, so that a recording fits every cohort with as many clients and as large batches
+    signature = tuple(value.shape for value in first)
+    if signature not in phase.recorded:
+        phase.recorded[signature] = Recording(step, progress, (fixed, *first))
+    tape = phase.recorded[signature]
+    tape.load(progress, (fixed,))
+    tape.play(*first)
+    for batch in inputs:
+        tape.play(*batch)
     return tape.result()
+
+
+def batch_of(data: Padded, width: int, chosen: Rows, drawn: Tensor) -> tuple[Tensor, ...]:
+    """Rows, labels, weights and noise of a step; the last, shorter batch of an epoch is filled up to the width."""
+    missing = width - chosen.index.shape[1]
+    if missing:
+        chosen = chosen.padded(width)
+        drawn = torch.nn.functional.pad(drawn, (0, 0) * (drawn.dim() - 2) + (0, missing))
+    batch = take(data, chosen.index, chosen.weight)
+    return batch["x"], batch["y"], batch["weight"], drawn

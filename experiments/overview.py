@@ -69,6 +69,12 @@ LINES = (
         "fedvae_thesis/results/recordings_epsilon_10.json",
         F1,
     ),
+    Line(
+        "FedVAE thesis, digits",
+        ".882 at ε 599,000 (EMNIST)",
+        "fedvae_thesis_images/results/writers_smooth_10.json",
+        "mlp: accuracy",
+    ),
     Line("DP-Fed-WAE, a9a resampled", "NN .815 at ε 8", "dp_fed_wae/results/resampled_ours_8.json", FIRST),
     Line("the same", "NN .798 at ε 4", "dp_fed_wae/results/resampled_ours_4.json", FIRST),
     Line(

@@ -164,7 +164,7 @@ def over_time() -> str:
     found = results("time")
     if not found:
         return "*Not measured yet.*"
-    figure, axis = plt.subplots(figsize=(6, 3.4))
+    figure, axis = plt.subplots(figsize=(8.5, 3.4))
     rows = []
     for line in (line for result in found for line in result["lines"]):
         minutes = [point["at_s"] / 60 for point in line["points"]]
@@ -180,7 +180,7 @@ def over_time() -> str:
         ends = [f"{line['fid']:.1f}", f"{line['is']:.2f}", f"{line['cnn']:.3f}", spent]
         rows.append([title, line["system"], f"{len(minutes)}", f"{minutes[-1]:.0f}", *reached, *ends])
     axis.set(xlabel="simulated minutes", ylabel="FID", xscale="log", yscale="log")
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
     figure.savefig(HERE / "over_time.png", dpi=110)
     heads = ["order", "system", "versions", "minutes in all", *(f"to FID {goal}" for goal in GOALS)]

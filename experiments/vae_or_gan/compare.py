@@ -79,6 +79,7 @@ def radar(rows: list[dict[str, Any]], path: Path) -> None:
             [*angles, angles[0]], [*values, values[0]], label=each["system"].replace("`", ""), linewidth=1.8
         )
     axis.set_xticks(angles, ["student accuracy", "small epsilon", "few parameters", "fast"])
+    axis.tick_params(axis="x", pad=22)
     axis.set_ylim(0, 1)
     axis.set_yticks([0.25, 0.5, 0.75, 1.0], ["", "", "", ""])
     axis.legend(loc="upper left", bbox_to_anchor=(1.05, 1.05), frameon=False, fontsize=8)

@@ -47,7 +47,7 @@ def main():
     axes.plot(*THESIS, "k*", markersize=11, label="the thesis, its own account")
     axes.set(xscale="log", xlabel="epsilon that was spent", ylabel="F1 of seizures", ylim=(0, 1))
     axes.axvline(10, color="gray", linewidth=0.8)
-    axes.legend(fontsize=7, loc=(0.3, 0.02))
+    axes.legend(fontsize=7, loc=(0.235, 0.02))
     figure.tight_layout()
     figure.savefig(HERE / "f1.png", dpi=110)
 

@@ -60,7 +60,8 @@ def dp_fedavg_lm(
     where shares of words alone have 111 and the same rounds without privacy 42. Tried on hold-out users before: a
     quarter of all in 80 rounds, 60 with a step of 3 and 77 with one of 1; everybody in 24 rounds, 92 at best; clips
     from 0.3 to 3, within 5 of each other. At epsilon 1 noise wins (185), as it does with a few hundred clients: ask for
-    fewer rounds there (60 with a fifth of all: 75, for the mean of the last 20 rounds' models). The papers' step of 0.5 is for 2,000 rounds.
+    fewer rounds there (60 with a fifth of all: 75, for the mean of the last 20 rounds' models). The papers' step of 0.5
+    is for 2,000 rounds.
     """
     if task.kind != "text":
         raise Incompatible(f"kind={task.kind}: dp_fedavg_lm writes texts; use dpd_fvae for tables and images")

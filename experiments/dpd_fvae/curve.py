@@ -67,8 +67,8 @@ def draw(found, path):
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(6, 3.4))
-    for name, points in found.items():
-        at = [(float(epsilon), accuracy) for epsilon, accuracy in points.items()]
+    for name in PROTECTED:
+        at = [(float(epsilon), accuracy) for epsilon, accuracy in found.get(name, {}).items()]
         at = sorted(at + [(epsilon, of_row(row)) for epsilon, row in ROWS[name].items()])
         (line,) = axis.semilogx(*zip(*at, strict=True), "o-", label=name)
         axis.plot(10.0, PAPER[name], "x", color=line.get_color(), label=f"the paper, {name}")

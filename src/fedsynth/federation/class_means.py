@@ -18,7 +18,6 @@ from fedsynth.federation.moments import Features, indicator, shrunk_means
 _COUNT = 0.3  # share of a contribution that counts; the rest locates
 _LEAST_SHARE = 2e-3  # a class is taken to be no rarer
 _LEAST_VARIANCE = 1e-5
-_CAUTION = 4.0  # times the noise's variance: what noise leaves in a class's mean is in all of its pictures
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def class_means(statistic: RecordMeans | ClientMeans, answer: Tensor, noise: flo
     shares = (by_class[:, 0] / units / _COUNT).clamp(min=_LEAST_SHARE)
     least_share = level / _COUNT  # a rarer class cannot be told from noise, which must not be blown up
     mean = by_class[:, 1:] / units / shares.clamp(min=least_share)[:, None]
-    mean = shrunk_means(mean, shares, _CAUTION * (level / shares.mean()) ** 2)
+    mean = shrunk_means(mean, shares, (level / shares.mean()) ** 2)
     shares = shares / shares.sum()
     variance = (squares / units - shares @ mean.square()).clamp(min=_LEAST_VARIANCE)
     return ClassMeans(shares.float(), mean.float(), variance.sqrt().float())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from tables import ROOT, fill, protected
@@ -25,7 +24,7 @@ class Line:
     def cells(self) -> list[str]:
         """What, the paper's number, ours, who is protected there, and the page that tells all."""
         held = json.loads((HERE / self.file).read_text())
-        ours, who = _quality(held) if "lines" in held else _row(held, self.score)
+        ours, who = _quality(held, self.score) if "lines" in held else _row(held, self.score)
         folder = self.file.partition("/")[0]
         return [self.what, self.paper, ours, who, f"[{folder}]({folder}/README.md)"]
 
@@ -36,9 +35,9 @@ def _row(held: dict, name: str) -> tuple[str, str]:
     return f"**{score['value']:.3f}**{spread} ({held['runs']} x {held['sets']})", protected(held["privacy"])
 
 
-def _quality(held: dict) -> tuple[str, str]:
+def _quality(held: dict, system: str) -> tuple[str, str]:
     """Scores of a GAN's images: means over its trainings."""
-    lines = [line for line in held["lines"] if line["system"] == "opening"]
+    lines = [line for line in held["lines"] if line["system"] == system]
     fid, accuracy = (np.mean([line[name] for line in lines]) for name in ("fid", "cnn"))
     told = {"private": True, "unit": "record", "trust": "local", "delta": held["delta"]}
     worst = max(line["epsilon"] for line in lines)
@@ -105,7 +104,7 @@ def overview(lines: tuple[Line, ...]) -> str:
 
 def main() -> int:
     """Fill the marker of experiments/README.md."""
-    page = Path(HERE / "README.md")
+    page = HERE / "README.md"
     page.write_text(fill(page.read_text(encoding="utf-8"), "overview", overview(LINES)), encoding="utf-8")
     return 0
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.vae import encode, one_hot
+from fedsynth.models.vae import encode, one_hot, pixel_elbo, pixel_error
 from fedsynth.rng import Rng
 
 _LOGIT_BOUND = 15.0  # keeps the loss finite whatever a client holds (section 4.4.4)
@@ -94,16 +94,14 @@ class LabelImageVAE:
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
-        """The evidence lower bound; reported up to the loss of guessing grey."""
-        pixels = self.channels * self.side**2
-        return {"elbo": Objective(noise=(self.latent,), bound=math.log(2.0) * pixels)}
+        """The evidence lower bound."""
+        return pixel_elbo(self.latent, self.channels, self.side)
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""
         latent, divergence = encode(self.parts["encoder"], params["encoder"], batch["x"], noise)
         logits = self._logits(params["decoder"], latent, batch["y"])
-        error = F.binary_cross_entropy_with_logits(logits, batch["x"], reduction="none").flatten(1).sum(-1)
-        return weighted_mean(error + self.beta * divergence, batch["weight"])
+        return weighted_mean(pixel_error(logits, batch["x"]) + self.beta * divergence, batch["weight"])
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""

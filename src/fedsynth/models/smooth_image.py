@@ -8,20 +8,18 @@ them for one class and 2 latent numbers are 192 numbers, and enough for a digit 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.errors import Incompatible
 from fedsynth.models.label_image import bounded, pixels
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.signal import cosine_basis
-from fedsynth.models.vae import encode, mlp, one_hot
+from fedsynth.models.vae import encode, mlp, one_hot, pixel_elbo, pixel_error
 from fedsynth.rng import Rng
 
 _START = 0.3  # how far a latent number moves its frequency before training
@@ -97,9 +95,8 @@ class SmoothImageVAE:
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
-        """The evidence lower bound; reported up to the loss of guessing gray."""
-        pixels = self.channels * self.side**2
-        return {"elbo": Objective(noise=(self.latent,), bound=math.log(2.0) * pixels)}
+        """The evidence lower bound."""
+        return pixel_elbo(self.latent, self.channels, self.side)
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""
@@ -107,8 +104,7 @@ class SmoothImageVAE:
         seen = (basis @ (2 * batch["x"] - 1) @ basis.T).flatten(1) / self.side
         latent, divergence = encode(self.parts["encoder"], params["encoder"], seen, noise)
         logits = self._logits(params["decoder"], latent, batch["y"], basis)
-        error = F.binary_cross_entropy_with_logits(logits, batch["x"], reduction="none").flatten(1).sum(-1)
-        return weighted_mean(error + self.beta * divergence, batch["weight"])
+        return weighted_mean(pixel_error(logits, batch["x"]) + self.beta * divergence, batch["weight"])
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""

@@ -51,6 +51,16 @@ def encode(encoder: nn.Module, params: Params, inputs: Tensor, noise: Tensor) ->
     return mean + noise * torch.exp(0.5 * log_variance), kl_to_standard_normal(mean, log_variance)
 
 
+def pixel_elbo(latent: int, channels: int, side: int) -> Mapping[str, Objective]:
+    """The evidence lower bound of an image; reported up to the loss of guessing grey."""
+    return {"elbo": Objective(noise=(latent,), bound=math.log(2.0) * (channels * side**2))}
+
+
+def pixel_error(logits: Tensor, images: Tensor) -> Tensor:
+    """The negative log-likelihood of each image under Bernoulli pixels, summed over them."""
+    return F.binary_cross_entropy_with_logits(logits, images, reduction="none").flatten(1).sum(-1)
+
+
 @dataclass(frozen=True)
 class TableVAE:
     """A conditional VAE whose heads follow the columns: each column is a choice among its categories or bins.
@@ -201,9 +211,8 @@ class ImageVAE:
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
-        """The evidence lower bound; reported up to the loss of guessing grey."""
-        pixels = self.channels * self.side**2
-        return {"elbo": Objective(noise=(self.latent,), bound=math.log(2.0) * pixels)}
+        """The evidence lower bound."""
+        return pixel_elbo(self.latent, self.channels, self.side)
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""
@@ -212,9 +221,8 @@ class ImageVAE:
         log_variance = log_variance.clamp(-10.0, 10.0)
         latent = mean + noise * torch.exp(0.5 * log_variance)
         logits = call(self.parts["decoder"], params["decoder"], latent, label)
-        error = F.binary_cross_entropy_with_logits(logits, x, reduction="none").flatten(1).sum(-1)
         divergence = kl_to_standard_normal(mean, log_variance)
-        return weighted_mean(error + self.beta * divergence, batch["weight"])
+        return weighted_mean(pixel_error(logits, x) + self.beta * divergence, batch["weight"])
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""

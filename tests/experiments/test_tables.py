@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fedsynth.evaluation.experiment import Experiment
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -83,6 +85,16 @@ def test_the_overview_is_that_of_the_results(tables, monkeypatch):
     overview = importlib.import_module("overview")
     page = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
     assert tables.fill(page, "overview", overview.overview(overview.LINES)) == page, "make tables"
+
+
+ROWS = [path for path in (ROOT / "experiments").glob("*/*.toml") if path.parent.name != "inspection"]
+
+
+@pytest.mark.parametrize("path", sorted(ROWS), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_file_of_every_row_can_be_read_and_its_budget_counted(path):
+    experiment = Experiment.load(path)
+    if not experiment.baseline:
+        assert (experiment.request.target is not None) == experiment.request.private
 
 
 def test_results_may_bring_their_own_cells(tables):

@@ -17,7 +17,7 @@ from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 
 _TINY = 1e-12  # delta at which two pure costs are compared
-MOST_EPSILON = 1e7  # promises nothing long before; the accountant's arithmetic ends soon after
+MOST_EPSILON = 1e8  # promises nothing long before; the accountant's arithmetic ends soon after
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,26 @@ def bound(mechanism, survivors=4, known=0):
     return proven(*(scores(mechanism, present, survivors, known) for present in (1, 0)))
 
 
-def test_shared_out_noise_keeps_its_claim():
-    stated = claim(FOUR.release.event)
+def test_shared_out_noise_keeps_its_claim_against_the_server_and_the_public():
+    stated = claim(FOUR.release.public)
     assert 0.6 * stated < bound(FOUR) < stated
+
+
+def test_a_participant_who_takes_its_own_noise_away_is_within_the_claim():
+    stated = claim(FOUR.release.event)
+    assert 0.6 * stated < bound(FOUR, known=1) < stated
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_noise_that_does_not_count_a_participant_s_own_share_is_found(count):
+    unaware = replace(FOUR, parties=Parties(count, count, largest=0))
+    assert bound(unaware, count, known=1) > claim(unaware.release.event)
 
 
 def test_extra_survivors_cost_less_and_that_claim_holds_too():
     mechanism = replace(FOUR, parties=Parties(6, 4))
     stated = claim(mechanism.cost(6).event)
-    assert stated < claim(mechanism.release.event) and 0.6 * stated < bound(mechanism, 6) < stated
+    assert stated < claim(mechanism.release.event) and 0.6 * stated < bound(mechanism, 6, known=1) < stated
 
 
 def test_colluders_who_take_their_noise_away_are_within_the_claim():
@@ -52,11 +63,11 @@ def test_more_colluders_than_stated_are_found():
 
 
 def test_halved_shares_are_found():
-    assert bound(replace(FOUR, noise_multiplier=0.5)) > claim(FOUR.release.event)
+    assert bound(replace(FOUR, noise_multiplier=0.5)) > claim(FOUR.release.public)
 
 
 def test_fewer_survivors_than_assumed_are_found():
-    assert bound(FOUR, survivors=2) > claim(FOUR.release.event)
+    assert bound(FOUR, survivors=2) > claim(FOUR.release.public)
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,9 @@ class _Coarse(DistributedGaussian):
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_rounding_without_a_look_at_the_norm_is_found(checked):
-    mechanism = _Coarse(Clip(1.0), 1.0, 2700, Parties(1, 1), 1, 8, 1.0, False, wrap=0.5, checked=checked)
+    mechanism = _Coarse(
+        Clip(1.0), 1.0, 2700, Parties(1, 1, largest=0), 1, 8, 1.0, False, wrap=0.5, checked=checked
+    )
     runs, worst = 5000, torch.full((1, 2700), 0.9 / 2700**0.5)
     found = []
     for present in (1, 0):

@@ -43,7 +43,7 @@ def noise_alone(mechanism, parties, rng):
 @pytest.mark.parametrize("rotate", [True, False])
 def test_the_sum_of_the_shares_has_the_stated_noise(rng, rotate):
     mechanism = DistributedGaussian(Clip(0.3), 2.0, 50_000, Parties(5, 5), contributions=5, rotate=rotate)
-    noise = noise_alone(mechanism, 5, rng)
+    noise = noise_alone(mechanism, 4, rng)  # a participant knows one share of the five
     assert fits(noise, 0.6 * mechanism.loss) and not fits(noise, 0.95 * 0.6) and not fits(noise, 1.05 * 0.6)
 
 
@@ -55,15 +55,28 @@ def test_the_noise_under_drop_outs_is_what_the_cost_says(survivors):
     unknown = noise_alone(mechanism, survivors - 2, Rng())  # the colluders know and take away their own
     stated = mechanism.cost(survivors).event.noise_multiplier
     assert stated == pytest.approx(math.sqrt((survivors - 2) / 4))
+    assert mechanism.cost(survivors).public == mechanism.cost(survivors).event  # one participant knows less
     assert 1 <= mechanism.loss < 1.01  # more noise than is stated, never less
     assert fits(unknown, stated * mechanism.loss)
+
+
+@pytest.mark.parametrize(("count", "largest"), [(2, 1), (5, 1), (30, 10)])
+def test_what_a_participant_and_what_the_public_do_not_know_is_what_the_two_costs_say(count, largest):
+    parties = Parties(count, count, largest=largest)
+    mechanism = DistributedGaussian(Clip(1.0), 1.0, 50_000, parties, contributions=count)
+    cost = mechanism.cost(count)
+    for unknown, event in ((count - largest, cost.event), (count, cost.public)):
+        noise = noise_alone(mechanism, unknown, Rng())
+        assert event.noise_multiplier == pytest.approx(math.sqrt(unknown / (count - largest)))
+        assert fits(noise, event.noise_multiplier * mechanism.loss)
+    assert parties.surplus == pytest.approx(cost.public.noise_multiplier / cost.event.noise_multiplier)
 
 
 def test_fewer_survivors_than_the_threshold_cost_what_the_threshold_does_and_more_cost_less():
     some = replace(FOUR, parties=Parties(4, 3))
     prices = [some.cost(survivors).event.noise_multiplier for survivors in (1, 3, 4)]
     assert prices[0] == prices[1] == some.release.event.noise_multiplier
-    assert prices[2] == pytest.approx(prices[1] * math.sqrt(4 / 3))
+    assert prices[2] == pytest.approx(prices[1] * math.sqrt(3 / 2))
 
 
 @settings(max_examples=25, deadline=None)
@@ -73,7 +86,7 @@ def test_one_client_moves_the_sum_by_at_most_the_limit(seed, rotate):
     rounded = mechanism.rounded(hostile(seed, 4, 2000), mechanism.init(), Rng(seed), np.arange(4))
     for row in rounded:
         assert sum(Fraction(float(value)) ** 2 for value in row) <= mechanism.limit
-    assert mechanism._share(mechanism.steps) ** 2 * 4 >= 1.5**2 * mechanism.limit + 9
+    assert mechanism._share(mechanism.steps) ** 2 * 3 >= 1.5**2 * mechanism.limit + 9
 
 
 def test_twenty_bits_are_within_one_percent_of_central_noise():
@@ -138,7 +151,7 @@ def test_records_of_a_party_get_one_share_of_noise_together():
     )
     owners = np.repeat([0, 1], 3)
     noise = mean_of(mechanism, mechanism.privatize(torch.zeros(6, 20_000), mechanism.init(), Rng(), owners))
-    assert fits(noise, 2.0 * mechanism.loss)
+    assert fits(noise, 2.0 * math.sqrt(2) * mechanism.loss)  # two shares, each enough by itself
 
 
 def test_records_are_rounded_by_numbers_of_their_own():
@@ -169,7 +182,7 @@ def test_a_ring_refuses_weights_and_other_lengths():
 
 @pytest.mark.parametrize(
     "bad",
-    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: replace(FOUR, bits=40),
+    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: Parties(3, 2, largest=2), lambda: replace(FOUR, bits=40),
      lambda: replace(FOUR, coin=0.0), lambda: replace(FOUR, contributions=0), lambda: FOUR.wire(3)],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(bad):

@@ -14,7 +14,7 @@ from fedsynth.privacy.wording import belief, shown
 
 KEYS = {
     "unit", "adjacency", "trust", "sampling", "epsilon", "delta", "accountant", "private", "simulation",
-    "projection", "releases", "caveats", "text", "audited",
+    "projection", "releases", "caveats", "text", "audited", "against",
 }  # fmt: skip
 
 

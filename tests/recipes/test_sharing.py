@@ -130,7 +130,6 @@ def test_the_masks_carry_nothing_but_shared_out_noise(schema):
     [
         ({"cohort": 3}, "its own coin"),
         ({"threshold": 3}, "different survivors"),
-        ({"threshold": 1}, "at least 2"),
     ],
 )
 def test_settings_that_do_not_protect_are_refused_when_the_recipe_is_built(schema, values, reason):
@@ -142,8 +141,11 @@ def test_thresholds_and_colluders_reach_noise_and_statement(schema):
     algorithm = built("dpd_fvae", schema, clients=10, threshold=8, colluders=2)
     alone = built("dpd_fvae", schema, clients=10, threshold=10)
     assert algorithm.mechanism.parties.honest == 6
-    assert algorithm.mechanism.share == pytest.approx(alone.mechanism.share * (10 / 6) ** 0.5, rel=0.05)
+    assert alone.mechanism.parties.honest == 9  # a participant knows its own
+    assert algorithm.mechanism.share == pytest.approx(alone.mechanism.share * (9 / 6) ** 0.5, rel=0.05)
     assert any("at least 8 of the 10" in caveat for caveat in algorithm.transport.caveats)
+    with pytest.raises(BadInput, match="knows all of its noise"):
+        built("dpd_fvae", schema, threshold=1)
     with pytest.raises(BadInput, match="colluders"):
         built("dpd_fvae", schema, clients=10, threshold=8, colluders=8)
 
@@ -184,7 +186,7 @@ def test_the_ledger_counts_the_noise_of_all_who_arrived(schema, ten):
         _, paid = with_drops(algorithm, ten["table"], lost, what=lambda charges: charges[0].event.event)
         prices[lost] = paid[0].noise_multiplier
     assert prices[3] == algorithm.charges()[0].event.event.noise_multiplier == 1.0
-    assert prices[0] == pytest.approx((10 / 7) ** 0.5)
+    assert prices[0] == pytest.approx((9 / 6) ** 0.5)
 
 
 def test_below_the_threshold_the_round_aborts_and_was_paid_for(schema, ten):

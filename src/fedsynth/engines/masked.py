@@ -74,19 +74,25 @@ class _Order:
 
     def agreement(self, run: str, wire: Wire, known: Mapping[str, bytes]) -> Agreement:
         """The terms of the round as either side makes them from what it knows itself."""
-        ring, total = cast(Ring, wire), sum(self.clients)
-        parties = ring.parties or Parties(total, total)
+        ring, parties, total = cast(Ring, wire), _parties_of(wire), sum(self.clients)
         if total != parties.count:
             raise Incompatible(
                 f"{total} clients at {len(self.sites)} sites for noise in {parties.count} shares: each client adds "
                 "one; begin the run anew with the sites that are there"
             )
+        most = max(self.clients)
+        if most > parties.largest:
+            raise Incompatible(
+                f"a site with {most} clients knows as many shares of the noise, which counts on {parties.largest} at "
+                "most; begin the run anew with the sites that are there"
+            )
         needed, helping = party_threshold(self.clients, parties.threshold, parties.colluders)
         threshold = min(max(needed, self.minimum), len(self.sites))
         roster = {place: known[site] for place, site in enumerate(self.sites)}
         held = {} if total == len(self.sites) else dict(enumerate(self.clients))
+        name, least = f"{run} {self.job}", parties.threshold
         return Agreement(
-            run, self.number, ring.dim, ring.bits, threshold, roster, helping, held, parties.threshold
+            name, self.number, ring.dim, ring.bits, threshold, roster, helping, held, least, ring.share
         )
 
 
@@ -103,6 +109,7 @@ class MaskingSite:
     minimum: int = 2
     clients: int = 1  # that it has
     _round: PartyRound | None = field(default=None, repr=False)
+    _job: str = field(default="", repr=False)
     _delivered: bytes = field(default=b"", repr=False)
     _answers: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
@@ -138,6 +145,7 @@ class MaskingSite:
         party = Party(place, self.identity, self.minimum, self._last())
         wire = _wire_of(self.algorithm, order.job)
         self._round = party.begin(order.agreement(self.run, wire, self.known))
+        self._job = order.job
         self._remember(order.number)
 
     @property
@@ -155,9 +163,20 @@ class MaskingSite:
         with replacing(self.folder / "last") as temporary:
             temporary.write_text(str(number))
 
-    def seal(self, version: int, total: Tensor, clients: int) -> bytes:
-        """The site's vector [1, dim] under its masks."""
-        return self._current.answer("mask", self._delivered, total[0].cpu().numpy())
+    def seal(self, job: str, total: Tensor, clients: int) -> bytes:
+        """The site's vector [1, dim] under its masks, if it is of the job that the round was begun for.
+
+        Every client of the site has to be in it, with its share of the noise: the others in the sum count on that.
+        """
+        current = self._current
+        if job != self._job:
+            raise Cheated(f"job={job!r}: this masked round was begun for the job {self._job!r}")
+        if clients != self.clients or len(total) != 1:
+            raise Cheated(
+                f"{clients} shares of noise in {len(total)} vectors: this site's message is one vector with the "
+                f"{self.clients} shares of its clients, and nothing else is masked"
+            )
+        return current.answer("mask", self._delivered, total[0].cpu().numpy())
 
     def unseal(self, sealed: bytes) -> dict[str, Tensor]:
         """Nothing: masked sums open at the server alone."""
@@ -173,6 +192,16 @@ def masking(
         return MaskingSite(run, algorithm, folder, name, identity, known, minimum, clients)
 
     return made
+
+
+def _parties_of(wire: Wire) -> Parties:
+    """Whose noise makes the sum private; without anybody's it is not masked either."""
+    parties = cast(Ring, wire).parties
+    if parties is None:
+        raise Incompatible(
+            "masked sums over sites carry noise in shares, and this mechanism shares none out; use trust=distributed"
+        )
+    return parties
 
 
 def _wire_of(algorithm: Algorithm, job: str) -> Wire:

@@ -28,6 +28,7 @@ from fedsynth.engines.codec import MOST_BYTES, BadMessage, Envelope, decode, enc
 Tensors = Mapping[str, Tensor]
 _MOST_TEXT = 10_000
 _MOST_NUMBER = 2**53
+_LATER = {"largest"}  # fields that messages of earlier versions, kept on disk, do not have
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Terms:
     minimum_cohort: int = 1  # the run stops when fewer sites than this take part
     clients: int = 0  # of all sites together; 0 while it is not known
     inspection: Mapping[str, Any] = field(default_factory=dict)  # a step of one; empty in an ordinary run
+    largest: int = 1  # clients of the site that has most: it knows the noise of all of them
 
 
 @dataclass(frozen=True)
@@ -263,10 +265,14 @@ def _checked(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a message or of its terms, each of the type that is declared."""
     hints = _HINTS[made]
     expected = [item.name for item in fields(made) if item.name not in ("tensors", "blob")]
-    if set(given) != set(expected):
-        odd = sorted(set(given) ^ set(expected))
+    odd = sorted((set(given) ^ set(expected)) - (set(expected) & _LATER))
+    if odd:
         raise BadMessage(f"{made.__name__}: {', '.join(odd)[:200]} is missing or not expected")
-    return {name: _value(f"{made.__name__}.{name}", hints[name], given[name]) for name in expected}
+    return {
+        name: _value(f"{made.__name__}.{name}", hints[name], given[name])
+        for name in expected
+        if name in given
+    }
 
 
 def _value(where: str, kind: Any, value: Any) -> Any:

@@ -64,6 +64,11 @@ def once_for_all(job: Job) -> bool:
     return all(charge.release.trust == "local" for charge in job.charges())
 
 
+def needs_all(job: Job) -> bool:
+    """Whether all clients of a site have to be in its message: each brings a share of the noise that is accounted."""
+    return any(charge.release.trust == "distributed" for charge in job.charges())
+
+
 def order_of(work: Work, ids: np.ndarray, job: Job) -> str:
     """The name of this work: equal for requests that must have the same answer."""
     sent = {name: value for name, value in work.tensors.items() if name != "ids"}

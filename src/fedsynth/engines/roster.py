@@ -50,6 +50,11 @@ class Roster:
         return sum(member.clients for member in self.members.values())
 
     @property
+    def largest(self) -> int:
+        """How many clients the site has that has most; 1 if nobody has joined."""
+        return max((member.clients for member in self.members.values()), default=1)
+
+    @property
     def present(self) -> tuple[str, ...]:
         """The sites that take part now."""
         return tuple(name for name, member in self.members.items() if not member.away)

@@ -61,7 +61,7 @@ class SealingSite:
         public = self._transport.key.shared
         return frame([public.parameters.to_text().encode(), public.public])
 
-    def seal(self, version: int, total: Tensor, clients: int) -> bytes:
+    def seal(self, job: str, total: Tensor, clients: int) -> bytes:
         """The site's sum [1, dim] over so many clients, sealed."""
         return self._transport.seal_sum(total[0], clients)
 

@@ -190,6 +190,11 @@ class Site:
                 f"first={begin.first}: {len(self.holding.clients)} clients from there are more than the "
                 f"{begin.terms.clients} of the run; has the number of clients here changed since it began?"
             )
+        if begin.terms.trust == "distributed" and len(self.holding.clients) > begin.terms.largest:
+            raise BadMessage(
+                f"largest={begin.terms.largest}: this site has {len(self.holding.clients)} clients and knows as many "
+                "shares of the noise, more than the promise counts on"
+            )
         if not (standing.since or standing.waiting):
             return
         earlier = read(folder.begin())

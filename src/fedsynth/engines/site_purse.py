@@ -155,7 +155,8 @@ class SitePurse:
     def _entry(self, charge: Charge, label: str, holder: str, times: int = 1) -> Entry:
         spent = charge.release
         what = f"{spent.what}, {label}" if label else spent.what
-        return Entry(charge.event, what, holder, spent.unit, spent.trust, spent.count * times, self._run)
+        count, public = spent.count * times, charge.public
+        return Entry(charge.event, what, holder, spent.unit, spent.trust, count, self._run, public)
 
 
 def _belongs(run: str, agreement: str) -> bool:

@@ -15,7 +15,7 @@ from fedsynth.data.clients import Clients
 from fedsynth.engines.codec import BadMessage
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.messages import Begin, Result, Work, write
-from fedsynth.engines.order import client_numbers, order_of, result_name
+from fedsynth.engines.order import client_numbers, needs_all, order_of, result_name
 from fedsynth.engines.site_purse import SitePurse
 from fedsynth.engines.site_state import RunFolder, Standing, Waiting, public
 from fedsynth.errors import FedsynthError
@@ -43,8 +43,8 @@ class Sealer(Protocol):
         """One step of its protocol, for example an exchange of keys."""
         ...
 
-    def seal(self, version: int, total: Tensor, clients: int) -> bytes:
-        """The site's sum [1, ...] over so many clients as only the transport can add it up."""
+    def seal(self, job: str, total: Tensor, clients: int) -> bytes:
+        """The site's sum [1, ...] of the messages of so many clients as only the transport can add it up."""
         ...
 
     def unseal(self, sealed: bytes) -> dict[str, Tensor]:
@@ -115,7 +115,7 @@ class SiteRun:
     def answer(self, work: Work) -> bytes:
         """The result of this work: the same bytes however often it is asked for."""
         job = self._job(work.job)
-        ids = self._ids(work)
+        ids = self._ids(work, job)
         order = order_of(work, ids, job)
         if work.version < self.standing.since:
             raise Refusal("stale", f"version {work.version} is settled here; it is not done again")
@@ -151,13 +151,13 @@ class SiteRun:
         return f", asked again in session {work.session}"
 
     def _labored(self, work: Work, job: Job, order: str, ids: np.ndarray, state: ServerState) -> bytes:
-        messages = self._messages(job, ids, state)
+        messages, senders = self._messages(job, ids, state)
         carried: dict[str, Tensor] = {"ids": torch.from_numpy(ids)}
         blob = b""
         if self.sealer is None or job.transport.name == "clear":
             carried["messages"] = messages
         else:
-            blob = self.sealer.seal(work.version, messages, len(ids))
+            blob = self.sealer.seal(work.job, messages, senders)
         name = result_name(order, carried, blob)
         result = write(Result(work.run, order, name, work.version, carried, blob))
         self._folder.keep(name, result)
@@ -165,8 +165,11 @@ class SiteRun:
         self._save(replace(self.standing, waiting=(*self.standing.waiting, fresh)))
         return result
 
-    def _messages(self, job: Job, ids: np.ndarray, state: ServerState) -> Tensor:
-        """One row: the sum over the clients. A row a client where messages have another form than their sum."""
+    def _messages(self, job: Job, ids: np.ndarray, state: ServerState) -> tuple[Tensor, int]:
+        """One row, the sum over the clients, and how many of them are in it.
+
+        A row a client where messages have another form than their sum.
+        """
         labor = self._labor
         link = InProcess(
             labor.clients,
@@ -177,15 +180,16 @@ class SiteRun:
             first=self.begin.first,
         )
         link.start(job, ids, state)
-        total, rows, arrived = job.wire.zero(), [], 0
-        while arrived < len(ids):
-            messages = link.next().messages.cpu()
-            arrived += len(messages)
+        total, rows, senders = job.wire.zero(), [], set[int]()
+        while len(senders) < len(ids):
+            arrival = link.next()
+            messages = arrival.messages.cpu()
+            senders |= {*arrival.ids.tolist()}
             if messages.shape[1:] != total.shape or len(ids) == 1:
                 rows.append(messages)
             else:
                 total = job.wire.add(total, messages, torch.ones(len(messages)))
-        return torch.cat(rows) if rows else total[None]
+        return (torch.cat(rows) if rows else total[None]), len(senders)
 
     def _job(self, name: str) -> Job:
         jobs = {"round": self.algorithm, "balance": self.algorithm.balance}
@@ -194,8 +198,16 @@ class SiteRun:
             raise BadMessage(f"job={name[:40]!r}: this run has no such job")
         return job
 
-    def _ids(self, work: Work) -> np.ndarray:
-        return client_numbers(work.tensors, self.begin.first, self.begin.first + len(self._labor.clients))
+    def _ids(self, work: Work, job: Job) -> np.ndarray:
+        here = len(self._labor.clients)
+        ids = client_numbers(work.tensors, self.begin.first, self.begin.first + here)
+        if needs_all(job) and len(ids) != here:
+            raise Refusal(
+                "policy",
+                f"ids: {len(ids)} of the {here} clients of this site are asked; each of them adds a share of the noise "
+                "that the promise counts, so all of them have to be",
+            )
+        return ids
 
     def _state(self, work: Work, job: Job) -> ServerState:
         """The broadcast as a state; each tensor must have the layout that this site's own objects expect."""

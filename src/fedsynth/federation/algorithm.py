@@ -213,13 +213,18 @@ class Algorithm:
         """
         cost = getattr(self.mechanism, "cost", None)
         sent = self.mechanism.release if arrived is None or cost is None else cost(arrived)
-        charges = [] if sent is None else [Charge(sent, self.schedule.amplify(sent))]
+        charges = [] if sent is None else [self._charge(sent)]
         spent: dict[Release, int] = {}
         for release in (phase.rule.release for phase in self.plan):
             if release is not None:
                 one = replace(release, count=1)
                 spent[one] = spent.get(one, 0) + release.count
         return charges + [Charge(replace(one, count=count), one.event) for one, count in spent.items()]
+
+    def _charge(self, sent: Release) -> Charge:
+        known_to_none = None if sent.public is None else replace(sent, event=sent.public)
+        public = None if known_to_none is None else self.schedule.amplify(known_to_none)
+        return Charge(sent, self.schedule.amplify(sent), public)
 
     def init(self, rng: Rng) -> ServerState:
         """The state before the first round."""

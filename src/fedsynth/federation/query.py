@@ -51,7 +51,7 @@ class Query:
 
     def charges(self) -> list[Charge]:
         """What the answer costs, in the ledger's form: who answers is known, so nothing is amplified."""
-        return [] if self.release is None else [Charge(self.release, self.release.event)]
+        return [] if self.release is None else [Charge(self.release, self.release.event, self.release.public)]
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -33,17 +33,20 @@ _LOSS = 1.01  # rounding may raise the noise by at most this factor over that of
 
 @dataclass(frozen=True)
 class Parties:
-    """Who adds noise: how many, how many of them the sum needs to open, and how many may help the server.
+    """Who adds noise: how many shares there are, how many a sum needs to open, and how many of them somebody knows.
 
-    The noise is calibrated to `honest`: those who are in every sum that opens and do not collude.
+    `colluders` may help the server. `largest` are the shares of the participant that has most, which knows them all: a
+    participant is a client, or a site with all its clients. The noise is calibrated to `honest`: shares that are in
+    every sum that opens and that neither the server with its helpers nor any one participant knows.
 
-    >>> Parties(10, threshold=8, colluders=2).honest
-    6
+    >>> Parties(10, threshold=8, colluders=2).honest, Parties(10, threshold=8).honest
+    (6, 7)
     """
 
     count: int
     threshold: int
     colluders: int = 0
+    largest: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= self.count:
@@ -55,23 +58,58 @@ class Parties:
                 f"colluders={self.colluders}: fewer than the threshold of {self.threshold} parties may collude, "
                 "else nobody is left whose noise they do not know"
             )
+        if not 0 <= self.largest < self.threshold:
+            raise BadInput(
+                f"largest={self.largest}: a participant with so many of the {self.threshold} shares that a sum needs "
+                "knows all of its noise; set a threshold above it, or let more participants take part"
+            )
+
+    @classmethod
+    def among(cls, count: int, largest: int = 1, threshold: int = 0, colluders: int = 0) -> Parties:
+        """The parties of `count` shares; unless a threshold is given, a tenth of them may be missing from a sum.
+
+        None may where the largest participant alone has more than a tenth: so much could be known of the rest already.
+        A participant that has all shares has no fellows who could look at its data.
+
+        >>> Parties.among(30).threshold, Parties.among(30, largest=10), Parties.among(1).honest
+        (27, Parties(count=30, threshold=30, colluders=0, largest=10), 1)
+        """
+        tenth = count // 10
+        usual = count - tenth if largest <= tenth else count
+        return cls(count, threshold or usual, colluders, largest if largest < count else 0)
+
+    @property
+    def known(self) -> int:
+        """The most shares that anybody knows: all who help the server, or one participant by itself."""
+        return max(self.colluders, self.largest)
 
     @property
     def honest(self) -> int:
-        """Parties whose noise is surely in the sum and unknown to the server."""
-        return self.threshold - self.colluders
+        """Shares that are surely in the sum and that nobody knows who looks at it."""
+        return self.threshold - self.known
+
+    @property
+    def surplus(self) -> float:
+        """The noise over what would do against the server and the public alone.
+
+        >>> round(Parties(2, 2).surplus, 3), round(Parties(5, 5).surplus, 3), Parties(5, 5, colluders=1).surplus
+        (1.414, 1.118, 1.0)
+        """
+        return math.sqrt((self.threshold - self.colluders) / self.honest)
 
 
 @dataclass(frozen=True)
 class Ring:
     """A vector of integers modulo 2^bits; the sum is one too, so a uniform mask hides a message perfectly.
 
-    `parties` are those that the noise in the sum was shared out over: no fewer may be in a sum that opens.
+    `parties` are those that the noise in the sum was shared out over: no fewer may be in a sum that opens, and each
+    counts on the others for a `share` of noise (its standard deviation) that is as large as its own.
     """
 
     dim: int
     bits: int
     parties: Parties | None = None
+    share: float = 0.0
     kind: str = "ring"
 
     def zero(self) -> Tensor:
@@ -214,31 +252,36 @@ class DistributedGaussian:
 
     @property
     def release(self) -> Release:
-        """The noisy sum with the noise of the honest alone; the server knows whom it drew, so nothing amplifies."""
+        """The noisy sum with no more noise than the least; the server knows whom it drew, so nothing amplifies."""
         return self.cost(self.parties.threshold)
 
     def cost(self, survivors: int) -> Release:
         """What a sum over this many parties costs: who survives beyond the threshold adds noise that was not needed.
 
-        With fewer than the threshold no transport opens the sum; it is priced as one of the threshold.
+        With fewer than the threshold no transport opens the sum; it is priced as one of the threshold. A participant
+        takes the noise that it knows away, so `event` is the cost against it, and `public` that against all others.
 
-        >>> all_there = DistributedGaussian(Clip(1.0), 1.0, 100, Parties(4, 4), contributions=4)
-        >>> all_there.cost(4).event
-        GaussianDpEvent(noise_multiplier=1.0)
+        >>> all_there = DistributedGaussian(Clip(1.0), 1.0, 100, Parties(5, 5), contributions=5)
+        >>> all_there.cost(5).event, all_there.cost(5).public
+        (GaussianDpEvent(noise_multiplier=1.0), GaussianDpEvent(noise_multiplier=1.118033988749895))
         """
         enough = max(survivors, self.parties.threshold)
-        more = math.sqrt((enough - self.parties.colluders) / self.parties.honest)
-        event: DpEvent = gaussian_event(self.noise_multiplier * more)
-        if self.coin < 1:
-            event = PoissonSampledDpEvent(self.coin, event)
         what = f"noisy sum of clipped {self.unit} updates, noise shared out"
-        return Release(what, self.unit, "distributed", event, amplifies=False)
+        event, public = (
+            self._event(enough - known) for known in (self.parties.known, self.parties.colluders)
+        )
+        return Release(what, self.unit, "distributed", event, amplifies=False, public=public)
+
+    def _event(self, shares: int) -> DpEvent:
+        """The cost of a sum to somebody who does not know so many shares of its noise."""
+        event: DpEvent = gaussian_event(self.noise_multiplier * math.sqrt(shares / self.parties.honest))
+        return PoissonSampledDpEvent(self.coin, event) if self.coin < 1 else event
 
     def wire(self, dim: int) -> Ring:
         """A ring vector a party."""
         if dim != self.dim:
             raise BadInput(f"dim={dim}: this mechanism was made for contributions of {self.dim} numbers")
-        return Ring(self.rotation.length, self.bits, self.parties)
+        return Ring(self.rotation.length, self.bits, self.parties, self._share(self.steps))
 
     def init(self) -> State:
         """The number of the round, which turns the rotation, if there is one."""
@@ -263,8 +306,9 @@ class DistributedGaussian:
     ) -> Tensor:
         """The contributions as integers (float64) that keep the limit, without noise.
 
-        `uniforms` decide which way each number is rounded: they need not be secret, and nothing but accuracy rests on
-        them. By default each row has its own, keyed by its party and its place.
+        `uniforms` decide which way each number is rounded. They must be fresh and stay secret: a row takes those of its
+        place, and one record more moves the others' places, which changes how they are rounded. Nobody can tell, as
+        long as nobody knows the uniforms. By default they are keyed by a row's party and its place.
         """
         scaled = self.scaled(x, _turn(state))
         keys = rng.at("round").keys(_rows(ids), x.device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Entry:
     trust: Trust = "central"
     count: int = 1
     run: str = ""
+    public: DpEvent | None = None  # noise in shares: the cost against those who know none of them
 
     @property
     def cost(self) -> DpEvent:
@@ -59,6 +60,7 @@ class Line:
     count: int
     what: str
     run: str
+    public: dict[str, Any] | None = None
 
     @property
     def cost(self) -> DpEvent:
@@ -69,7 +71,13 @@ class Line:
     def entry(self) -> Entry:
         """The release itself, to be written into another ledger."""
         event = event_from_json(self.event)
-        return Entry(event, self.what, self.holder, self.unit, self.trust, self.count, self.run)
+        public = None if self.public is None else event_from_json(self.public)
+        return Entry(event, self.what, self.holder, self.unit, self.trust, self.count, self.run, public)
+
+    @property
+    def to_the_public(self) -> Line:
+        """The line as those see it who know no share of its noise: all but the participants."""
+        return self if self.public is None else replace(self, event=self.public)
 
 
 class Ledger:
@@ -170,9 +178,14 @@ class Ledger:
         accountant: str = "pld",
         unit: str | None = None,
         following: Sequence[Entry] = (),
+        public: bool = False,
     ) -> Answer:
-        """Epsilon of whoever is worst off, and the accountant that gave it."""
+        """Epsilon of whoever is worst off, and the accountant that gave it.
+
+        It holds against all participants; against the server and the `public` it may be smaller.
+        """
         lines = [*self.lines(), *(_line(chain.link(_plain(entry), -1, "")) for entry in following)]
+        lines = [line.to_the_public for line in lines] if public else lines
         unit = unit or _only_unit(lines)
         answers = [
             answer_steps(_steps(group, unit, adjacency), delta, accountant=accountant)
@@ -241,7 +254,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
             f"count={entry.count}, what={entry.what!r}: a release has a name and a count of 0 or more"
         )
     fields = {name: getattr(entry, name) for name in ("what", "holder", "unit", "trust", "count", "run")}
-    return {**fields, "event": event_to_json(entry.event), "time": datetime.now(UTC).isoformat()}
+    public = {} if entry.public is None else {"public": event_to_json(entry.public)}
+    return {**fields, "event": event_to_json(entry.event), **public, "time": datetime.now(UTC).isoformat()}
 
 
 def _line(data: dict[str, Any]) -> Line:

@@ -32,6 +32,9 @@ class Release:
     count: int = 1  # times a round
     amplifies: bool = True  # False for noise that is correlated over rounds: sampling is then worth nothing
     separation: int | None = None  # where it costs only clients in the round: rounds from one use to the next
+    public: DpEvent | None = (
+        None  # noise in shares: the cost against all who know none; `event` is that against others
+    )
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Charge:
 
     release: Release
     event: DpEvent
+    public: DpEvent | None = (
+        None  # the same against those who know no share of the noise, where it is in shares
+    )
 
     @property
     def holder(self) -> str:

@@ -12,6 +12,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.calibrate import calibrate
+from fedsynth.privacy.distributed import Parties
 from fedsynth.privacy.events import repeat
 from fedsynth.privacy.gaussian import analytic_noise
 from fedsynth.privacy.mechanism import Trust, Unit
@@ -111,8 +112,11 @@ def _row(
 
 
 def _shared(row: PlanRow, settings: Settings) -> PlanRow:
+    """The same with noise in shares: more of it, since some may be missing and a participant knows its own."""
+    parties = Parties.among(row.clients)
     values = {**row.__dict__, "trust": "distributed", "offered": (row.unit, "distributed") in settings.offers}
-    return PlanRow(**values)
+    noise = row.noise_in_mean * math.sqrt(parties.count / parties.honest)
+    return PlanRow(**{**values, "noise_in_mean": noise})
 
 
 def _client_central(settings: Settings, people: Population) -> PlanRow:

@@ -19,7 +19,10 @@ from fedsynth.privacy.accountant import Answer, answer
 from fedsynth.privacy.events import event_from_json, repeat
 from fedsynth.privacy.ledger import EVERYONE, Ledger, Line
 from fedsynth.privacy.pairs import SAMPLINGS
-from fedsynth.privacy.wording import caveat_simulation, caveats_inferred, shown, wording
+from fedsynth.privacy.wording import caveat_simulation, caveats_inferred, caveats_shares, shown, wording
+
+
+_LATER = {"against"}  # keys that files of earlier versions do not have
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Statement:
     caveats: tuple[str, ...]
     text: str
     audited: Mapping[str, Any] | None = None
+    against: Mapping[str, float] | None = (
+        None  # epsilon against the public and a participant, where they differ
+    )
 
     def __str__(self) -> str:
         return self.text
@@ -60,8 +66,9 @@ class Statement:
         try:
             data = json.loads(path.read_text())
             expected = {item.name for item in fields(cls)}
-            if set(data) != expected:
-                raise BadInput(f"{path}: keys {sorted(set(data) ^ expected)} are missing or unknown")
+            odd = (set(data) ^ expected) - (expected & _LATER)
+            if odd:
+                raise BadInput(f"{path}: keys {sorted(odd)} are missing or unknown")
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
                 f"{path} is not a privacy statement: {error}; expected privacy.json of a run"
@@ -95,7 +102,16 @@ def statement(
     found = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit) if lines else None
     finite = found is not None and math.isfinite(found.epsilon)
     claimed = finite and not seeded
-    listed = [*caveats, *caveats_inferred(inferred), *_would_be(found, delta, seeded)]
+    earlier = sum(line.trust == "distributed" and line.public is None for line in lines)
+    listed = [
+        *caveats,
+        *caveats_inferred(inferred),
+        *caveats_shares(earlier),
+        *_would_be(found, delta, seeded),
+    ]
+    differs = found is not None and claimed and any(line.to_the_public != line for line in lines)
+    how = {"adjacency": adjacency, "accountant": accountant, "unit": unit}
+    public = ledger.answer(delta, **how, public=True).epsilon if differs else None
     releases = _releases(lines, delta, adjacency, accountant, claimed)
     trust = _trust(lines)
     draft = Statement(
@@ -113,6 +129,7 @@ def statement(
         caveats=tuple(listed),
         text="",
         audited=audited,
+        against=None if public is None or found is None else {"public": public, "participant": found.epsilon},
     )
     runs = len({line.run for line in lines})
     return Statement(**{**_shallow(draft), "text": wording(draft, runs)})

@@ -19,8 +19,8 @@ _NEIGHBOURS = {
 _AGAINST = {
     "central": "everybody who sees the published model, the synthetic data or anything made from them. The "
     "server that added up the updates saw each of them before the noise and has to be trusted",
-    "distributed": "the server and everybody who sees the published results, as long as the participants "
-    "counted as honest do not help the server to open single messages",
+    "distributed": "everybody who sees the published results, the server, and each of the other participants by "
+    "itself, as long as the participants counted as honest do not help the server to open single messages",
     "local": "the server and everybody else: what left each participant was already noisy, and nobody has to "
     "be trusted",
     "none": "nobody",
@@ -77,6 +77,16 @@ def caveats_inferred(columns: Sequence[str]) -> list[str]:
     return [
         f"Bounds or categories of these columns were read from the rows without any protection: {named}. "
         "The guarantee does not cover what they reveal."
+    ]
+
+
+def caveats_shares(earlier: int) -> list[str]:
+    """The sentence on lines of a ledger that were written before participants' own shares of the noise were counted."""
+    if not earlier:
+        return []
+    return [
+        f"{earlier:,} lines of the ledger count the noise of all participants, as earlier versions did: against one of "
+        "them, who knows its own share, these releases are less protected than stated."
     ]
 
 
@@ -142,7 +152,17 @@ def _protected(made: Statement, epsilon: float) -> str:
     return (
         f"These results are differentially private with epsilon {shown(epsilon)} and delta {made.delta:g}. "
         f"What is protected is {_UNITS[made.unit]}: {_NEIGHBOURS[made.adjacency].format(whose=whose)}. "
-        f"It is protected against {_AGAINST[made.trust]}."
+        f"It is protected against {_AGAINST[made.trust]}.{_parted(made)}"
+    )
+
+
+def _parted(made: Statement) -> str:
+    """What holds against whom, where a participant knows more of the noise than others do."""
+    if made.against is None:
+        return ""
+    return (
+        " This epsilon holds against a participant, who knows its own share of the noise; against the server and "
+        f"everybody else it is {shown(made.against['public'])}."
     )
 
 

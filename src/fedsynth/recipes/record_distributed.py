@@ -17,7 +17,7 @@ from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.server import ServerAdam
 from fedsynth.models.model import Model, total_size
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.sampling import most_drawn
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, adversaries, starting_query
@@ -119,7 +119,7 @@ def _summed(
     if task.unit == "record":
         units = privacy.records or (task.public_records() if task.private else steps.batch_size)
     rate = min(1.0, steps.batch_size / units)
-    parties = sharing.parties(task.clients) if task.private else Parties(task.clients, task.clients)
+    parties = (sharing if task.private else Sharing(threshold=task.clients)).parties(task)
     size = total_size(model, shared)
     clip = Clip(privacy.clip, ((size, math.sqrt(1 - privacy.report**2)), (1, privacy.report)))
     mechanism = DistributedGaussian(

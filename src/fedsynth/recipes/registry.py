@@ -84,11 +84,20 @@ class Recipe:
         unit: str | None = None,
         trust: str | None = None,
         transport: str | None = None,
+        largest: int = 1,
     ) -> Task:
         """The task with the protection asked for; what hides messages from the server is taken where that is needed."""
         whom, trusted = self.protection(unit, trust)
         usual = "secagg" if trusted == "distributed" else self.transport
-        return Task(schema, clients, private=private, unit=whom, trust=trusted, transport=transport or usual)
+        return Task(
+            schema,
+            clients,
+            private=private,
+            unit=whom,
+            trust=trusted,
+            transport=transport or usual,
+            largest=largest,
+        )
 
     def groups(self) -> dict[str, Any]:
         """The default settings, by group."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -28,16 +27,20 @@ _MOST_RECORDS = 5_000_000  # that can be counted: more would leave the ring, or 
 class Sharing:
     """How noise and masks are shared out over the parties of a sum, under trust=distributed."""
 
-    threshold: int = setting(0, "parties that a sum needs to open (0: all but a tenth, rounded up)", 0)
+    threshold: int = setting(
+        0,
+        "parties that a sum needs to open (0: all but a tenth; all if one participant has more than a tenth)",
+        0,
+    )
     colluders: int = setting(0, "parties that may help the server, whose noise does not count", 0)
     bits: int = setting(0, "bits of a number on the wire (0: 20 for clients, 24 for records)", 0, 31)
 
     def __post_init__(self) -> None:
         check_ranges(self)
 
-    def parties(self, count: int) -> Parties:
-        """Who shares out the noise among so many."""
-        return Parties(count, self.threshold or math.ceil(0.9 * count), self.colluders)
+    def parties(self, task: Task) -> Parties:
+        """Who shares out the noise: the clients of the task, of which the largest participant knows its own shares."""
+        return Parties.among(task.clients, task.largest, self.threshold, self.colluders)
 
 
 def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
@@ -59,7 +62,7 @@ def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
         )
     central = cast(CentralGaussian, algorithm.mechanism)
     coin = algorithm.schedule.expected / task.clients
-    parties = sharing.parties(task.clients)
+    parties = sharing.parties(task)
     mechanism = DistributedGaussian(
         central.clip,
         central.noise_multiplier,
@@ -82,7 +85,7 @@ def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
 def shared_count(query: Query, task: Task, values: Mapping[str, Any]) -> Query:
     """The question for the number of records as a masked sum over all parties, with the recipe's own threshold."""
     given = {name: int(values.get(name, 0)) for name in ("threshold", "colluders")}
-    return shared_query(query, task, Sharing(**given).parties(task.clients), _MOST_RECORDS, "record")
+    return shared_query(query, task, Sharing(**given).parties(task), _MOST_RECORDS, "record")
 
 
 def shared_query(query: Query, task: Task, parties: Parties, units: int, unit: Unit = "client") -> Query:

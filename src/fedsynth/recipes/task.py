@@ -21,6 +21,7 @@ class Task:
     unit: Unit = "client"
     trust: Trust = "central"
     transport: str = "clear"
+    largest: int = 1  # clients of the participant that has most: over a federation, of the largest site
 
     @property
     def kind(self) -> str:

@@ -36,6 +36,7 @@ from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.budget import fit_budget
 from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.participation import terms_of
@@ -221,7 +222,7 @@ class _Run:
         values = recipe.values(request.arguments)
         self.remote.invite(terms_of(request, self.schema, values, minimum_cohort=self.asked["minimum_sites"]))
         while True:
-            prepared = self._prepare(recipe, request, self.remote.roster.clients)
+            prepared = self._prepare(recipe, request)
             state = prepared.algorithm.init(rng.at("init"))
             refused = self.remote.begin(self._terms(prepared), prepared.algorithm, state)
             if not refused:
@@ -233,17 +234,22 @@ class _Run:
         self.place.checkpoint(state, self.remote)
         return prepared, state
 
-    def _prepare(self, recipe: Recipe, request: Request, clients: int) -> Prepared:
-        """Calibrate for so many clients."""
-        values = recipe.values(request.arguments)
-        task = recipe.task(
+    def _task(self, recipe: Recipe, request: Request) -> Task:
+        """What is asked of the clients of all sites in the roster."""
+        return recipe.task(
             self.schema,
-            clients,
+            self.remote.roster.clients,
             private=request.private,
             unit=request.unit,
             trust=request.trust,
             transport=request.transport,
+            largest=self.remote.roster.largest,
         )
+
+    def _prepare(self, recipe: Recipe, request: Request) -> Prepared:
+        """Calibrate for the clients that there are."""
+        values, task = recipe.values(request.arguments), self._task(recipe, request)
+        clients = task.clients
         if request.target is None:
             if request.rounds is not None:
                 values["rounds"] = request.rounds
@@ -265,15 +271,7 @@ class _Run:
         request = Request.from_toml(self.place.read_recipe())
         recipe = recipe_named(request.recipe)
         values = recipe.values(request.arguments)
-        task = recipe.task(
-            self.schema,
-            self.remote.roster.clients,
-            private=request.private,
-            unit=request.unit,
-            trust=request.trust,
-            transport=request.transport,
-        )
-        algorithm = self._routed(recipe.build(task, values))
+        algorithm = self._routed(recipe.build(self._task(recipe, request), values))
         return Prepared(recipe, self.schema, None, algorithm, values, request)
 
     def _greet(self) -> None:
@@ -287,6 +285,7 @@ class _Run:
             prepared.values,
             self.remote.roster.clients,
             self.asked["minimum_sites"],
+            self.remote.roster.largest,
         )
 
     def _training(self, prepared: Prepared, rng: Rng) -> Training:

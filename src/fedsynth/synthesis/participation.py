@@ -16,9 +16,14 @@ from fedsynth.transport.he_scheme import Keys
 
 
 def terms_of(
-    request: Request, schema: Schema, values: Mapping[str, Any], clients: int = 0, minimum_cohort: int = 2
+    request: Request,
+    schema: Schema,
+    values: Mapping[str, Any],
+    clients: int = 0,
+    minimum_cohort: int = 2,
+    largest: int = 1,
 ) -> Terms:
-    """What sites have to agree to; `clients` of all sites together once they are known."""
+    """What sites have to agree to; `clients` of all sites together and of the largest once they are known."""
     recipe = recipe_named(request.recipe)
     if recipe.pooled:
         raise Incompatible(f"{recipe.name} needs all rows in one place; choose a recipe that is federated")
@@ -44,6 +49,7 @@ def terms_of(
         task.transport,
         minimum_cohort,
         clients,
+        largest=largest if task.trust == "distributed" else 1,
     )
 
 
@@ -59,6 +65,7 @@ def compose(terms: Terms, schema: Schema, keys: Keys | None = None) -> Algorithm
         unit=terms.unit,
         trust=terms.trust,
         transport=terms.transport,
+        largest=terms.largest,
     )
     algorithm = recipe.build(task, recipe.values(terms.values))
     return keyed(algorithm, keys) if keys is not None and algorithm.transport.blind else algorithm

@@ -138,6 +138,15 @@ class Purse:
         )
         what = f"{spent.what}, {when}" if when else spent.what
         return [
-            Entry(charge.event, what, holder, spent.unit, spent.trust, spent.count * times, self.name)
+            Entry(
+                charge.event,
+                what,
+                holder,
+                spent.unit,
+                spent.trust,
+                spent.count * times,
+                self.name,
+                charge.public,
+            )
             for holder in holders
         ]

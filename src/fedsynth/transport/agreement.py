@@ -78,6 +78,7 @@ class Agreement:
     colluders: int = 0
     members: Mapping[int, int] = field(default_factory=dict)  # clients of a party, where it has several
     least: int = 0  # clients that must be in a sum: their noise makes it private
+    noise: float = 0.0  # standard deviation of the noise that each client brings; all count on each other's
 
     def __post_init__(self) -> None:
         if self.members and (set(self.members) != set(self.roster) or min(self.members.values()) < 1):
@@ -91,8 +92,9 @@ class Agreement:
         """A name of just these terms: whatever is signed, sealed or derived is bound to it."""
         members = [number.to_bytes(4, "big") + key for number, key in sorted(self.roster.items())]
         held = tuple(sorted(self.members.items()))
-        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders, held, self.least)
-        return digest(b"fedsynth secagg 1", self.run.encode(), repr(numbers).encode(), *members)
+        noise = f"{self.noise:.8g}"  # the last digits may differ between machines
+        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders, held, self.least, noise)
+        return digest(b"fedsynth secagg 2", self.run.encode(), repr(numbers).encode(), *members)
 
     def clients(self, parties: Iterable[int]) -> int:
         """How many clients these parties have together."""

@@ -34,6 +34,23 @@ _CURIOUS = (
 )
 
 
+def _known_shares(parties: Parties) -> tuple[str, ...]:
+    """Whose noise is counted, and what it costs that participants know their own."""
+    known, own = parties.known, parties.largest
+    if parties.surplus == 1:
+        whose = f"the {known} that may be known to whoever helps the server" if known else "none"
+        return (
+            f"Each sum is counted with the noise of all parties in it but for {whose}: that of at least "
+            f"{parties.honest} honest ones.",
+        )
+    has = "its own share" if own == 1 else f"the shares of its own clients, {own} at most,"
+    return (
+        f"Each sum is counted with the noise of all parties in it but for {known}, those of one participant: it knows "
+        f"{has} and could take them away. That leaves the noise of at least {parties.honest} honest ones, and makes it "
+        f"{parties.surplus:.3g} times as large as it had to be against the server and the public alone.",
+    )
+
+
 @dataclass
 class Cohort:
     """All parties of a simulated federation, with identities that last; round numbers only grow."""
@@ -50,7 +67,14 @@ class Cohort:
         """The next round: the server's half, and each party's."""
         roster = {member.number: member.identity.public for member in self.members}
         terms = Agreement(
-            "simulation", self.number, wire.dim, wire.bits, parties.threshold, roster, parties.colluders
+            "simulation",
+            self.number,
+            wire.dim,
+            wire.bits,
+            parties.threshold,
+            roster,
+            parties.colluders,
+            noise=wire.share,
         )
         self.number += 1
         return ServerRound(terms), {member.number: member.begin(terms) for member in self.members}
@@ -111,17 +135,21 @@ class SecAgg:
         count, needed, lent = self.parties.count, self.parties.threshold, self.parties.colluders
         helpers = f"and up to {lent} parties that help it " if lent else ""
         opening = (
-            f"The server {helpers}saw sums over at least {needed} of the {count} parties and nothing else. The "
-            f"guarantee counts the noise of {self.parties.honest} honest parties; with more of them helping the server "
-            f"it is weaker, and {needed} of them together could open every message."
+            f"The server {helpers}saw sums over at least {needed} of the {count} parties and nothing else. With more of "
+            f"them helping it the guarantee is weaker, and {needed} of them together could open every message."
         )
-        return (opening, _TRUSTED_PARTS, *((_CURIOUS,) if count > MOST_COMPLETE else ()))
+        return (
+            opening,
+            *_known_shares(self.parties),
+            _TRUSTED_PARTS,
+            *((_CURIOUS,) if count > MOST_COMPLETE else ()),
+        )
 
     def fitted(self, wire: Wire, clients: int) -> SecAgg:
         """The same, for the parties that the mechanism counts on; refuses a threshold that does not protect."""
         if wire.kind not in self.carries:  # whoever composes says what does not fit
             return self
-        parties = cast(Ring, wire).parties or Parties(clients, clients)
+        parties = cast(Ring, wire).parties or Parties.among(clients, threshold=clients)
         check_threshold(parties.count, parties.threshold, parties.colluders)
         return replace(self, parties=parties, bits=cast(Ring, wire).bits)
 

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
-from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
-from fedsynth.synthesis.folder import Folder
+from fedsynth.data.table import write_table
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 
@@ -23,7 +22,7 @@ def made(tmp_path_factory, schema, frame):
     synthesizer.fit(clients_from(frame, client_column="owner"), folder=folder)
     drawn = synthesizer.sample(60)
     assert isinstance(drawn, pd.DataFrame)
-    write_released(drawn, Folder(folder), folder / "synthetic.parquet")
+    write_table(drawn, folder / "synthetic.parquet")
     return folder
 
 

@@ -8,13 +8,13 @@ import torch
 from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noise_scale import fits
 
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties, Ring
 from fedsynth.rng import Rng
-from noise_scale import fits
 
 FOUR = DistributedGaussian(Clip(0.7), 1.5, 2000, Parties(4, 4), contributions=4)
 
@@ -182,9 +182,8 @@ def test_a_ring_refuses_weights_and_other_lengths():
 
 @pytest.mark.parametrize(
     "bad",
-    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: replace(FOUR, bits=40),
-     lambda: Parties(3, 2, largest=2), lambda: replace(FOUR, coin=0.0), lambda: replace(FOUR, contributions=0),
-     lambda: FOUR.wire(3)],
+    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: Parties(3, 2, largest=2), lambda: replace(FOUR, bits=40),
+     lambda: replace(FOUR, coin=0.0), lambda: replace(FOUR, contributions=0), lambda: FOUR.wire(3)],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(bad):
     with pytest.raises(BadInput):

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from noise_scale import fits
 from scipy.stats import chisquare, norm
 
 from fedsynth.errors import BadInput
@@ -13,7 +14,6 @@ from fedsynth.privacy import noise
 from fedsynth.privacy.draw import ONE, PRECISION, Table
 from fedsynth.privacy.noise import client_noise, discrete_gaussian, grid_noise, grid_sigma
 from fedsynth.rng import Rng
-from noise_scale import fits
 
 
 def true_probabilities(sigma, reach):
@@ -214,117 +214,3 @@ def test_in_two_dimensions_no_neighbour_costs_more_than_it_is_accounted_for():
             for epsilon in (0.0, 0.3, 1.0, 2.0, 4.0):
                 ours = np.maximum(p1 - math.exp(epsilon) * p0, 0).sum()
                 assert ours <= continuous_delta(epsilon, 1.0) + 1e-12
-
-
-def test_noise_for_a_release_is_the_discrete_gaussian_with_three_steps_more():
-    """On a coarse grid the exact noise is told from rounded float noise, whose deviation would be that of the scale."""
-    scale = math.hypot(1.0, 3.0) * 0.5
-    assert fits(grid_noise(20_000, 0.5, 0.5, Rng()) + uniform(20_000, 0.5), math.hypot(scale, 0.5 / 12**0.5))
-    assert fits(
-        client_noise([1, 2], 10_000, 0.5, 0.5, Rng()) + uniform((2, 10_000), 0.5),
-        math.hypot(scale, 0.5 / 12**0.5),
-    )
-
-
-def uniform(shape, width):
-    """Spreads each multiple over its step, so that a continuous distribution can be compared."""
-    return np.random.default_rng(1).uniform(-width / 2, width / 2, shape)
-
-
-def test_seeded_draws_are_independent_across_batches():
-    x = discrete_gaussian(100.0, 3 * 65_536, Rng(3)) / 100.0
-    assert len(x) == 3 * 65_536
-    for lag in (1, 61_000, 65_536, 2 * 65_536):
-        assert abs(np.mean(x[lag:] * x[:-lag])) < 5 / math.sqrt(len(x) - lag)
-    assert len(np.unique(x[:1000] - x[65_536 : 65_536 + 1000])) > 100
-
-
-@pytest.mark.parametrize("count", [0, 1, 31, 1000, 65_537])
-def test_there_are_as_many_draws_as_asked_for(count):
-    assert len(discrete_gaussian(3.0, count, Rng())) == count
-
-
-def test_the_largest_scale_can_be_drawn():
-    assert fits(discrete_gaussian(2.0**50, 20_000, Rng()).astype(np.float64), 2.0**50)
-
-
-@pytest.mark.parametrize("sigma", [1.0, 40.0])
-def test_both_signs_are_equally_likely_and_zero_comes_once(sigma):
-    drawn = discrete_gaussian(sigma, 100_000, Rng())
-    signs = (drawn > 0).sum() - (drawn < 0).sum()
-    assert abs(signs) < 5 * 100_000**0.5
-    zero = float(true_probabilities(sigma, math.ceil(12 * sigma))[0])
-    assert abs((drawn == 0).sum() - zero * 100_000) < 5 * (zero * 100_000) ** 0.5
-
-
-@pytest.mark.parametrize(
-    ("sigma", "bits"), [(0.4, 0), (15.9, 0), (16.0, 0), (32.0, 1), (63.9, 1), (64.0, 2), (2.0**20, 16)]
-)
-def test_blocks_are_a_32nd_to_a_16th_of_the_scale(sigma, bits):
-    blocks = noise._blocks(sigma)
-    assert blocks.bits == bits
-    reach = (len(blocks.table.cumulative) + 1) << bits
-    assert reach > 13.5 * sigma and reach <= 13.5 * sigma + 2 * 2**bits
-
-
-def test_the_nearest_multiple_is_nearest():
-    x = torch.tensor([0.30, -0.13, 0.124, 7.0])
-    assert noise.nearest_on_grid(x, 0.25).tolist() == [0.25, -0.25, 0.0, 7.0]
-
-
-def thinned(blocks, start, place, heights, rng=None):
-    count = len(heights)
-    rows = (np.full(count, value, dtype=np.int64) for value in (start, place))
-    return noise._thinned(blocks, *rows, np.array(heights, dtype=np.uint64), rng or Rng(1))
-
-
-@pytest.mark.parametrize("sigma", [45.0, 300.0])
-def test_a_place_is_kept_as_long_as_the_height_is_below_its_density(sigma):
-    blocks = noise._blocks(sigma)
-    exact = noise._threshold(blocks, 100, 1) >> 64
-    assert exact / 2**64 == pytest.approx(math.exp(-201 / (2 * sigma**2)))
-    assert thinned(blocks, 100, 1, [0, exact - 2**20, exact + 2**20, 2**64 - 1]).tolist() == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert thinned(blocks, 100, 0, [0, 2**63]).all()
-
-
-def test_a_height_that_floats_cannot_decide_is_decided_by_further_bits_of_its_own():
-    blocks = noise._blocks(45.0)
-    exact = noise._threshold(blocks, 100, 1)
-    share = (exact % 2**64) / 2**64
-    kept = thinned(blocks, 100, 1, [exact >> 64] * 400).mean()
-    assert abs(kept - share) < 5 * 0.5 / 400**0.5 and 0 < kept < 1
-
-
-class Played(Rng):
-    """Words as they are given, then seeded ones."""
-
-    def bytes(self, count):
-        return np.array(self.path[0], dtype="<u8").tobytes()[:count]
-
-    def at(self, *key):
-        return Rng(1).at(*key)
-
-
-def test_a_word_on_the_boundary_of_two_blocks_is_decided_too():
-    blocks = noise._blocks(1.5)
-    boundary = blocks.table.cumulative[0] >> 64
-    drawn = noise._accepted(blocks, 40, Played(path=(tuple([boundary] * 40 + [0] * 80),)))
-    assert set(drawn.tolist()) == {0, 1}
-
-
-def test_the_scale_in_steps_is_never_rounded_below_what_is_accounted():
-    for number in range(1, 2000):
-        scale, step = 0.37 * number, 2.0**-3
-        exact = (Fraction(scale) / Fraction(step)) ** 2 + 9
-        assert exact <= Fraction(grid_sigma(scale, step)) ** 2 <= exact * (1 + Fraction(1, 2**48))
-
-
-def test_no_noise_is_as_precise_as_noise():
-    assert (
-        grid_noise(3, 0.0, 0.5, Rng()).dtype == client_noise([1], 3, 0.0, 0.5, Rng(1)).dtype == torch.float64
-    )

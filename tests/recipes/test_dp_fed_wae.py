@@ -114,9 +114,7 @@ def test_the_budget_is_given_whole_and_noise_is_refused(schema):
     with pytest.raises(BadInput, match="noise_multiplier"):
         fit_budget(recipe, task, values, Target(2.5, 1e-6, noise_multiplier=1.0))
     with pytest.raises(BudgetExhausted, match="spent"):
-        fit_budget(
-            recipe, task, values, Target(2.5, 1e-6), [Entry(account.EpsilonDeltaDpEvent(3.0), "bounds")]
-        )
+        fit_budget(recipe, task, values, Target(2.5, 1e-6), [account.EpsilonDeltaDpEvent(3.0)])
 
 
 def test_alpha_follows_the_budget_unless_it_is_given(schema):
@@ -225,14 +223,11 @@ def test_a_turn_that_was_paid_for_and_lost_is_not_taken_again(schema, frame, tmp
     event = account.EpsilonDeltaDpEvent(2.0)
     lost = [str(client) for client in made(schema, group=4).schedule.start(Clock(2), Rng(1))]
     ledger.append_all(
-        [
-            Entry(event, f"{SignDS(1.0, 1).release.what}, round 3", who, trust="local", run="run")
-            for who in lost
-        ]
+        [Entry(event, f"{SignDS(1.0, 1).release.what}, round 3", who, trust="local") for who in lost]
     )
     finished = again.resume(clients, tmp_path / "run")
     counts = {}
-    for line in Ledger(tmp_path / "run" / "ledger.jsonl").releases():
+    for line in Ledger(tmp_path / "run" / "ledger.jsonl").lines():
         counts[line.holder] = counts.get(line.holder, 0) + line.count
     assert set(counts.values()) == {1} and len(counts) == 40
     assert finished.privacy.epsilon <= 2.0

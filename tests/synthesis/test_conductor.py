@@ -10,7 +10,6 @@ import torch
 from dp_accounting import GaussianDpEvent
 from safetensors.torch import load_file
 
-from fedsynth.cli.run import write_sample
 from fedsynth.engines.channel import QueueChannel
 from fedsynth.engines.job import JobEnded, Regroup
 from fedsynth.engines.remote import TooFewSites
@@ -18,9 +17,7 @@ from fedsynth.errors import Incompatible
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.conductor import Conductor
-from fedsynth.synthesis.released_files import checked_run, problems_of
 from fedsynth.synthesis.site_file import SiteFile
-from fedsynth.synthesis.synthesizer import Synthesizer
 
 SITES = ("ada", "bern", "cern")
 SCHEMA = {
@@ -144,33 +141,6 @@ def test_with_system_noise_the_statement_is_private_and_says_what_the_server_kno
     }  # fmt: skip
 
 
-def test_the_server_seals_and_the_coordinators_copy_is_whole(world, tmp_path):
-    world.conduct(world.channel(world.files(seed=None)), seed=None, rounds=1)
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in Conductor().results(world.run):
-        shutil.copy(path, copy / path.name)
-    assert problems_of(copy) == [] and checked_run(copy).sealed
-    write_sample(Synthesizer.load(copy), copy)  # what the coordinator draws goes on in its copy of the ledger
-    assert problems_of(copy) == [] and "synthetic.parquet" in checked_run(copy).hashes
-    (copy / "generator.safetensors").write_bytes(b"other bytes")
-    assert problems_of(copy) and problems_of(world.run) == []
-
-
-def test_a_job_that_was_killed_before_the_seal_is_closed_without_asking_anybody(world):
-    files = world.files()
-    world.conduct(world.channel(files), rounds=1)
-    path = world.run / "ledger.jsonl"
-    releases = [line.entry for line in Ledger(path).releases()]
-    path.unlink()
-    head_path(path).unlink()
-    Ledger(path).append_all(releases)
-    (world.run / "state").mkdir()
-    world.conduct(world.channel(files, left=0), rounds=1)
-    assert problems_of(world.run) == [] and checked_run(world.run).sealed
-    assert not (world.run / "state").exists()
-
-
 def test_a_finished_run_asks_nobody_again(world):
     files = world.files()
     world.conduct(world.channel(files), rounds=1)
@@ -206,7 +176,7 @@ def test_the_run_is_calibrated_to_the_sites_that_agree(world, tmp_path):
     world.conduct(world.channel(files), rounds=1)
     sites = [news["sites"] for news in world.news if "sites" in news][-1]
     assert sites["cern"].startswith("refuses: recipe='dpd_fvae': not allowed here")
-    assert sites["ada"] == "takes part"
+    assert sites["ada"] == "takes part with 10 clients"
     begun = (tmp_path / "ada" / "state" / "audit.jsonl").read_text().splitlines()
     assert any('"began"' in line for line in begun)
 
@@ -246,7 +216,7 @@ def test_what_the_schema_cost_is_in_the_run_s_ledger_first(world, tmp_path):
 def test_one_client_may_be_a_whole_site(world):
     world.conduct(world.channel(world.files(column=None)), rounds=1, accept=["delta"])
     sites = [news["sites"] for news in world.news if "sites" in news][-1]
-    assert sites == dict.fromkeys(SITES, "takes part")
+    assert sites == dict.fromkeys(SITES, "takes part with 1 clients")
 
 
 def test_pooled_recipes_are_refused(world):

@@ -18,7 +18,6 @@ from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.job import JobEnded
 from fedsynth.engines.messages import Begin, Result, Work, read
 from fedsynth.engines.sealed import SealingSite
-from fedsynth.engines.site_run import Refusal
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.rng import Rng
@@ -206,7 +205,7 @@ def test_another_key_opens_nothing(finished, tmp_path, capsys):
     assert command("keys", "open", out, "--key", stranger, "--out", tmp_path / "g") == 2
     assert "was sealed with the key" in capsys.readouterr().err
     assert command("keys", "open", tmp_path, "--key", stranger, "--out", tmp_path / "g") == 2
-    assert "expected a folder that `fedsynth run` made" in capsys.readouterr().err
+    assert "expected a finished run" in capsys.readouterr().err
 
 
 def test_sites_with_different_keys_are_told_apart_by_name(tmp_path):
@@ -251,7 +250,7 @@ def test_a_site_opens_no_average_over_too_few(finished):
     world, _ = finished
     site = half(world)
     alone = site.seal(0, torch.zeros(1, site.algorithm.wire.dim, dtype=torch.float64), 2)
-    with pytest.raises(Refusal, match="over 2 clients; this site opens those over 3"):
+    with pytest.raises(BadInput, match="over 2 clients; this site opens those over 3"):
         site.unseal(alone)
     enough = site.seal(0, torch.zeros(1, site.algorithm.wire.dim, dtype=torch.float64), 3)
     assert all(not part.any() for part in site.unseal(enough).values())

@@ -85,28 +85,21 @@ class SiteRun:
         self._labor = labor
         self.standing: Standing = folder.load()
 
-    @property
-    def rounds(self) -> int:
-        """The rounds that this site agreed to."""
-        return self.algorithm.rounds
-
     def settle(self, used: tuple[str, ...], since: int, version: int) -> None:
-        """Make what was used valid and forget what never will be; the rounds that happened are paid for.
-
-        The answer to a question is kept to the end: asked for under another name, it would be another release.
-        """
-        self.purse.catch_up(version)
-        rounds = [one for one in self.standing.waiting if one.job == "round"]
-        named = {one.name for one in rounds if one.name in used}
-        void = {one.name for one in rounds if one.version < since} - named
+        """Make what was used valid and forget what never will be; the rounds that happened are paid for."""
+        named = {one.name for one in self.standing.waiting if one.name in used}
+        void = {one.name for one in self.standing.waiting if one.version < since} - named
         if named or void or since > self.standing.since:
-            for one in rounds:
+            for one in self.standing.waiting:
+                if one.job != "round":
+                    continue  # whoever answers a query remembers nothing of it
                 if one.name in named:
                     self._folder.store.commit(one.clients)
                 elif one.name in void:
                     self._folder.store.discard(one.clients)
             fresh = self.standing.used(named, self.algorithm.schedule.separation).without(void)
             self._save(replace(fresh, since=max(since, fresh.since)))
+        self.purse.catch_up(version)
 
     def finish(self) -> None:
         """The run is over: its private parts are removed."""
@@ -126,11 +119,7 @@ class SiteRun:
         order = order_of(work, ids, job)
         if work.version < self.standing.since:
             raise Refusal("stale", f"version {work.version} is settled here; it is not done again")
-        once = job is not self.algorithm  # a question is asked before the first round, and not again
-        earlier = next(
-            (one for one in self.standing.waiting if one.key == work.key or (once and one.job == work.job)),
-            None,
-        )
+        earlier = next((one for one in self.standing.waiting if one.key == work.key), None)
         if earlier is not None and earlier.order == order:
             return self._folder.result(earlier.name)
         again = "" if earlier is None else self._again(work, earlier)

@@ -19,6 +19,7 @@ from dp_accounting import DpEvent, GaussianDpEvent
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from torch import Tensor
 
+from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import Clients, Padded, RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
@@ -31,7 +32,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.ledger import Ledger, priced
+from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Release, Unit
 from fedsynth.recipes.budget import adjacency_of, cost
 from fedsynth.recipes.registry import Recipe
@@ -40,7 +41,6 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Policy, Purse, ledger_of
 from fedsynth.synthesis.release import caveats_of, release, released
-from fedsynth.synthesis.released_files import write_result
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, check_request, task_of
 
@@ -103,9 +103,7 @@ class ChargedSearch:
         held = encoded.pooled() if recipe.pooled else encoded
         task = task_of(recipe, self.request, self.schema, held)
         earlier = ledger_of(self.schema, self.request.schema)
-        spent = [
-            priced(line, task.unit, "add-remove") for line in ([] if earlier is None else earlier.lines())
-        ]
+        spent = [] if earlier is None else [line.cost for line in earlier.lines()]
         noise, statistic = self._calibrated(recipe, task, spent)
         offered = [self._prepared(recipe, task, held, settings, noise) for settings in self.tried]
 
@@ -238,4 +236,7 @@ class ChargedSearch:
             caveats=(*told, *caveats_of(chosen, self.clients)),
         )
         place.create(replace(self.request, arguments=chosen.values).to_toml(), self.schema)
-        write_result(place, generator, statement)
+        generator.save(place.generator)
+        with replacing(place.privacy) as temporary:
+            statement.save(temporary)
+        place.finish()

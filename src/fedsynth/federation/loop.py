@@ -27,15 +27,15 @@ _LARGEST = 1e6  # of a parameter: no trained network has one
 
 @dataclass(frozen=True)
 class Round:
-    """What a finished round looked like. Whoever may not know the drawn cohort gets the first three fields alone."""
+    """What a finished round looked like: a line of history.jsonl."""
 
     version: int
     loss: float | None  # None where no loss is released
     seconds: float
-    clients: int | None = None
-    dropped: int | None = None
-    bytes_up: int | None = None
-    bytes_down: int | None = None
+    clients: int
+    dropped: int
+    bytes_up: int
+    bytes_down: int
     simulated_s: float | None = None  # since the beginning, where clients have simulated speeds
 
 
@@ -81,36 +81,17 @@ def run(
         opened = algorithm.transport.open(algorithm.wire, heard.total)
         after, loss = algorithm.server_round(state, opened, rng.at("server", state.version), heard.weight)
         diverged = _diverged(after)
+        if diverged:
+            tell(f"round {after.version}: {diverged}; training ends with the model of round {state.version}")
+            break
         if heard.standing is not None:
             standing = heard.standing.settled(heard.came, state.version)
             after = replace(after, standing=standing.to_tensors())
-        if diverged:
-            tell(f"round {after.version}: {diverged}; training ends with the model of round {state.version}")
-            _pay_for_the_rest(algorithm, after, rounds, pay)
-            break
         state = after
         link.commit(state)
         seconds = time.perf_counter() - began
         seen(state, _round_of(state.version, loss, seconds, heard))
     return state
-
-
-def _pay_for_the_rest(algorithm: Algorithm, state: ServerState, rounds: int, pay: Pay) -> None:
-    """Charge the planned rounds that are not run: the released model says where training ends.
-
-    Where outputs say when a run ends, only the whole plan bounds its cost, not the odometer's value at the stop.
-    """
-    schedule, done = algorithm.schedule, algorithm.schedule.participations(state.version)
-    if schedule.buffered:
-        done = int(Standing.from_tensors(state.standing, schedule.clients).uses.max(initial=0))
-    left = {"server": rounds - state.version, "client": schedule.participations(rounds) - done}
-    rest = [(charge, charge.release.count * left[charge.holder]) for charge in algorithm.charges()]
-    charges = [Charge(replace(one.release, count=count), one.event) for one, count in rest if count > 0]
-    if charges:
-        when = (
-            f"rounds {state.version + 1} to {rounds}, planned and not run: what was released ended training"
-        )
-        pay(when, charges, np.empty(0, dtype=np.int64))
 
 
 def _diverged(state: ServerState) -> str:

@@ -19,7 +19,7 @@ from fedsynth.inspect.seen import Seen
 from fedsynth.inspect.step import Rows
 from fedsynth.inspect.verdict import Finding, Null, judge
 from fedsynth.privacy.budget import Budget
-from fedsynth.privacy.ledger import Ledger, priced
+from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import adjacency_of, sampling_of
 from fedsynth.rng import Rng
@@ -27,8 +27,7 @@ from fedsynth.synthesis.purse import Policy, Purse, ledger_of
 from fedsynth.synthesis.training import check_claim
 
 _CAVEATS = (
-    "How many participants met a selection was told as a noisy number, whose cost is part of the sum; the exact number "
-    "was not told.",
+    "How many participants met a selection was not revealed, beyond what its synthetic examples show.",
     "The model and the rules that decide who is selected are public; so are their thresholds, unless the ledger "
     "shows that they were asked for.",
 )
@@ -57,7 +56,7 @@ def inspect(
     for selection in asked.selections.values():
         rows.marks(selection.criterion)
     schema = _schema(asked, earlier)
-    spent = [priced(line, "client", "add-remove") for line in ([] if schema is None else schema.lines())]
+    spent = [] if schema is None else [line.cost for line in schema.lines()]
     agenda = Agenda.of(asked, len(raw), spent)
     purse = _purse(asked, agenda, out, earlier, schema)
     seen = agenda.look(Simulated(rows, asked.request.device), rng, purse.pay, tell)
@@ -177,5 +176,4 @@ def _statement(asked: Inspection, seen: Seen, ledger: Ledger, caveats: Sequence[
         seeded=seen.seeded,
         inferred=asked.trained.inferred(),
         caveats=(*algorithm.caveats, *_CAVEATS, *caveats),
-        units=seen.trainer.task.clients,
     )

@@ -6,23 +6,24 @@ for each client that sent something, and the cost is that of the client who spen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import DpEvent, NonPrivateDpEvent, NoOpDpEvent
+from dp_accounting import DpEvent, NoOpDpEvent
 
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy import chain
-from fedsynth.privacy.accountant import Answer, answer
-from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat, replaced
+from fedsynth.privacy.accountant import Answer, Counted, answer_steps
+from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat
 from fedsynth.privacy.mechanism import Trust, Unit
+from fedsynth.privacy.pairs import Step, steps_of
 
 EVERYONE = ("server", "client")  # holders whose lines concern every client; other names are one client's own
-SEAL = "hashes of the released files"
+_OPEN = Step(private=False)
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class Entry:
     count: int = 1
     run: str = ""
     public: DpEvent | None = None  # noise in shares: the cost against those who know none of them
-    files: Mapping[str, str] | None = None  # of a seal: SHA-256 by file name
 
     @property
     def cost(self) -> DpEvent:
@@ -61,7 +61,6 @@ class Line:
     what: str
     run: str
     public: dict[str, Any] | None = None
-    files: Mapping[str, str] | None = None  # of a seal: SHA-256 by file name
 
     @property
     def cost(self) -> DpEvent:
@@ -124,14 +123,6 @@ class Ledger:
             self._write(fresh)
             return [_line(line) for line in fresh]
 
-    def seal(self, files: Mapping[str, str]) -> Line:
-        """Name the released files by their SHA-256, in a line that costs nothing; the last such line counts."""
-        return self.append_all([Entry(NoOpDpEvent(), SEAL, count=0, files=dict(files))])[0]
-
-    def files(self) -> Mapping[str, str] | None:
-        """The SHA-256 of each released file, as the last seal names them; None for a ledger without one."""
-        return next((line.files for line in reversed(self.lines()) if line.files is not None), None)
-
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the ledger so that a look at it and the next line belong together; may be nested."""
@@ -146,14 +137,10 @@ class Ledger:
             finally:
                 self._depth -= 1
 
-    def lines(self, start: int = 0) -> list[Line]:
-        """Every line from `start` on, also those that other runs wrote; refuses a ledger that somebody changed."""
+    def lines(self) -> list[Line]:
+        """Every line so far, also those that other runs wrote; refuses a ledger that somebody changed."""
         self._look()
-        return [_line(line) for line in self._lines[start:]]
-
-    def releases(self) -> list[Line]:
-        """The lines that stand for a release: without seals and repairs, which cost nothing."""
-        return [line for line in self.lines() if line.count]
+        return [_line(line) for line in self._lines]
 
     def verify(self) -> list[str]:
         """What is wrong with the ledger, in sentences; empty if nothing is.
@@ -201,12 +188,7 @@ class Ledger:
         lines = [line.to_the_public for line in lines] if public else lines
         unit = unit or _only_unit(lines)
         answers = [
-            answer(
-                compose(priced(line, unit, adjacency) for line in group),
-                delta,
-                adjacency=adjacency,
-                accountant=accountant,
-            )
+            answer_steps(_steps(group, unit, adjacency), delta, accountant=accountant)
             for group in exposures(lines)
         ]
         return max(answers, key=lambda found: found.epsilon)
@@ -272,10 +254,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
             f"count={entry.count}, what={entry.what!r}: a release has a name and a count of 0 or more"
         )
     fields = {name: getattr(entry, name) for name in ("what", "holder", "unit", "trust", "count", "run")}
-    optional = {} if entry.public is None else {"public": event_to_json(entry.public)}
-    optional |= {} if entry.files is None else {"files": dict(entry.files)}
-    moment = datetime.now(UTC).isoformat()
-    return {**fields, "event": event_to_json(entry.event), **optional, "time": moment}
+    public = {} if entry.public is None else {"public": event_to_json(entry.public)}
+    return {**fields, "event": event_to_json(entry.event), **public, "time": datetime.now(UTC).isoformat()}
 
 
 def _line(data: dict[str, Any]) -> Line:
@@ -286,8 +266,8 @@ def _line(data: dict[str, Any]) -> Line:
 
 
 def plain(line: Line) -> dict[str, Any]:
-    """The line as JSON values; a field that the line does not have is left out."""
-    return {name: value for name, value in asdict(line).items() if value is not None}
+    """The line as JSON values."""
+    return asdict(line)
 
 
 def _matches(line: Line, holder: str | None, unit: str | None) -> bool:
@@ -310,18 +290,18 @@ def exposures(lines: Sequence[Line]) -> list[list[Line]]:
     for line in lines:
         if line.holder not in EVERYONE:
             own.setdefault(line.holder, []).append(line)
-    distinct = {repr([(line.unit, line.trust, line.cost) for line in group]): group for group in own.values()}
+    distinct = {repr(compose(line.cost for line in group)): group for group in own.values()}
     return [common + group for group in distinct.values()] or [common]
 
 
-def priced(line: Line | Entry, unit: str, adjacency: str) -> DpEvent:
-    """What a line costs one client, or one record, as an event to be accounted under `adjacency`.
+def _steps(lines: Sequence[Line], unit: str, adjacency: str) -> Counted:
+    """What the lines cost one client, or one record.
 
-    A record's change replaces its client's contribution; a guarantee for records says nothing about a client. Whoever
-    sends a message with noise of its own shows that it is there, so add-remove has nothing to hide: another message in
-    its place moves it by twice the clip.
+    A record's change replaces its client's contribution; a guarantee for records says nothing about a client.
     """
-    if line.unit != unit:
-        return replaced(line.cost) if unit == "record" else repeat(NonPrivateDpEvent(), min(line.count, 1))
-    shows_presence = line.trust == "local" and unit == "client" and adjacency == "add-remove"
-    return replaced(line.cost) if shows_presence else line.cost
+    same = compose(line.cost for line in lines if line.unit == unit)
+    other = compose(line.cost for line in lines if line.unit != unit)
+    steps = steps_of(same, adjacency)
+    if isinstance(other, NoOpDpEvent):
+        return steps
+    return steps + (steps_of(other, "replace-one") if unit == "record" else [(_OPEN, 1)])

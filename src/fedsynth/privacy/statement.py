@@ -10,32 +10,19 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.accountant import Answer, answer
-from fedsynth.privacy.ledger import EVERYONE, Ledger, Line, priced
+from fedsynth.privacy.events import event_from_json, repeat
+from fedsynth.privacy.ledger import EVERYONE, Ledger, Line
 from fedsynth.privacy.pairs import SAMPLINGS
-from fedsynth.privacy.wording import (
-    caveat_delta,
-    caveat_simulation,
-    caveats_inferred,
-    caveats_shares,
-    shown,
-    wording,
-)
+from fedsynth.privacy.wording import caveat_simulation, caveats_inferred, caveats_shares, shown, wording
 
-_NOT_ADDED_UP = (
-    "accountant",
-    "projection",
-    "caveats",
-    "text",
-    "audited",
-    "units",
-)  # these say nothing of the cost
-_SAME = 1e-3  # relative: what other versions of numerical libraries may change in an epsilon
+
+_LATER = {"against"}  # keys that files of earlier versions do not have
 
 
 @dataclass(frozen=True)
@@ -56,13 +43,9 @@ class Statement:
     caveats: tuple[str, ...]
     text: str
     audited: Mapping[str, Any] | None = None
-    against: Mapping[str, float] | None = None  # the public and a participant, where epsilon differs
-    units: int | None = None  # how many of the unit there are, as far as that is public
-
-    @property
-    def loses_one(self) -> bool:
-        """Whether delta is so large that a mechanism which gives one of the units away whole would keep the promise."""
-        return self.delta is not None and self.units is not None and self.delta * self.units >= 1
+    against: Mapping[str, float] | None = (
+        None  # epsilon against the public and a participant, where they differ
+    )
 
     def __str__(self) -> str:
         return self.text
@@ -83,10 +66,9 @@ class Statement:
         try:
             data = json.loads(path.read_text())
             expected = {item.name for item in fields(cls)}
-            required = {item.name for item in fields(cls) if item.default is MISSING}
-            wrong = (set(data) - expected) | (required - set(data))
-            if wrong:
-                raise BadInput(f"{path}: keys {sorted(wrong)} are missing or unknown")
+            odd = (set(data) ^ expected) - (expected & _LATER)
+            if odd:
+                raise BadInput(f"{path}: keys {sorted(odd)} are missing or unknown")
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
                 f"{path} is not a privacy statement: {error}; expected privacy.json of a run"
@@ -107,17 +89,15 @@ def statement(
     caveats: Sequence[str] = (),
     projection: int | None = None,
     audited: Mapping[str, Any] | None = None,
-    units: int | None = None,
 ) -> Statement:
     """The statement on everything that the ledger holds.
 
     `caveats` are sentences from the recipe and the transport (key model, no record-level guarantee); `inferred`
-    are columns whose bounds or categories were read from the rows without paying; `units` is how many clients or
-    records there are, if that is public: a delta of 1 / units or more is no complete promise.
+    are columns whose bounds or categories were read from the rows without paying.
     """
     if sampling not in SAMPLINGS:
         raise BadInput(f"sampling {sampling!r} is not known; {nearest(sampling, SAMPLINGS)}")
-    lines = ledger.releases()
+    lines = [line for line in ledger.lines() if line.count]
     unit = unit or (lines[0].unit if lines else "client")
     found = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit) if lines else None
     finite = found is not None and math.isfinite(found.epsilon)
@@ -129,7 +109,10 @@ def statement(
         *caveats_shares(earlier),
         *_would_be(found, delta, seeded),
     ]
-    releases = _releases(lines, unit, delta, adjacency, accountant, claimed)
+    differs = found is not None and claimed and any(line.to_the_public != line for line in lines)
+    how = {"adjacency": adjacency, "accountant": accountant, "unit": unit}
+    public = ledger.answer(delta, **how, public=True).epsilon if differs else None
+    releases = _releases(lines, delta, adjacency, accountant, claimed)
     trust = _trust(lines)
     draft = Statement(
         unit=unit,
@@ -146,49 +129,14 @@ def statement(
         caveats=tuple(listed),
         text="",
         audited=audited,
-        against=None
-        if found is None or not claimed
-        else _against(ledger, found, delta, adjacency, accountant, unit),
-        units=units if claimed else None,
+        against=None if public is None or found is None else {"public": public, "participant": found.epsilon},
     )
-    if draft.loses_one:
-        caveat = caveat_delta(delta, unit, units or 0)
-        draft = replace(draft, private=False, caveats=(caveat, *draft.caveats))
-    return worded(draft, ledger)
+    runs = len({line.run for line in lines})
+    return Statement(**{**_shallow(draft), "text": wording(draft, runs)})
 
 
-def worded(made: Statement, ledger: Ledger) -> Statement:
-    """The statement with its text written from its fields."""
-    runs = len({line.run for line in ledger.releases()})
-    return replace(made, text=wording(made, runs))
-
-
-def disagreement(stated: Statement, recomputed: Statement) -> str | None:
-    """The first field of a statement that is not what the ledger adds up to, in words; None if all are.
-
-    A field that an older statement does not have claims nothing, and is not compared.
-    """
-    for item in fields(Statement):
-        said, is_so = getattr(stated, item.name), getattr(recomputed, item.name)
-        unclaimed = said is None and item.default is None
-        if item.name not in _NOT_ADDED_UP and not unclaimed and not _agree(said, is_so):
-            return f"{item.name} is {_brief(said)} there, and {_brief(is_so)} by the ledger"
-    return None
-
-
-def _agree(said: Any, is_so: Any) -> bool:
-    """Whether two values are equal, numbers up to what other libraries change in them."""
-    if isinstance(said, Mapping) and isinstance(is_so, Mapping):
-        return set(said) == set(is_so) and all(_agree(said[name], is_so[name]) for name in said)
-    if isinstance(said, tuple | list) and isinstance(is_so, tuple | list):
-        return len(said) == len(is_so) and all(map(_agree, said, is_so))
-    if isinstance(said, float | int) and isinstance(is_so, float | int) and not isinstance(said, bool):
-        return math.isclose(said, is_so, rel_tol=_SAME)
-    return bool(said == is_so)
-
-
-def _brief(value: Any) -> str:
-    return f"a list of {len(value)}" if isinstance(value, tuple | list) else str(value)
+def _shallow(made: Statement) -> dict[str, Any]:
+    return {item.name: getattr(made, item.name) for item in fields(made)}
 
 
 def _would_be(found: Answer | None, delta: float, seeded: bool) -> list[str]:
@@ -198,16 +146,6 @@ def _would_be(found: Answer | None, delta: float, seeded: bool) -> list[str]:
     return [caveat_simulation(shown(found.epsilon) if found is not None and finite else None, delta)]
 
 
-def _against(
-    ledger: Ledger, found: Answer, delta: float, adjacency: str, accountant: str, unit: str
-) -> dict[str, float] | None:
-    """Epsilon against those who know no share of the noise, beside that against a participant; None if they are one."""
-    if all(line.to_the_public == line for line in ledger.lines()):
-        return None
-    public = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit, public=True)
-    return {"public": public.epsilon, "participant": found.epsilon}
-
-
 def _trust(lines: Sequence[Line]) -> str:
     """Who must be honest, by the most trusting release."""
     used = {line.trust for line in lines}
@@ -215,24 +153,24 @@ def _trust(lines: Sequence[Line]) -> str:
 
 
 def _releases(
-    lines: Sequence[Line], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
+    lines: Sequence[Line], delta: float, adjacency: str, accountant: str, claimed: bool
 ) -> tuple[dict[str, Any], ...]:
     """The lines by kind of release; of local ones the count is that of the client who sent most."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
         key = json.dumps([_kind(line.what), line.event, line.holder in EVERYONE], sort_keys=True)
         groups.setdefault(key, []).append(line)
-    return tuple(_release(group, unit, delta, adjacency, accountant, claimed) for group in groups.values())
+    return tuple(_release(group, delta, adjacency, accountant, claimed) for group in groups.values())
 
 
 def _release(
-    group: Sequence[Line], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
+    group: Sequence[Line], delta: float, adjacency: str, accountant: str, claimed: bool
 ) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for line in group:
         counts[line.holder] = counts.get(line.holder, 0) + line.count
     count = sum(counts.values()) if group[0].holder in EVERYONE else max(counts.values())
-    event = priced(replace(group[0], count=count), unit, adjacency)
+    event = repeat(event_from_json(group[0].event), count)
     alone = answer(event, delta, adjacency=adjacency, accountant=accountant).epsilon if claimed else None
     return {
         "what": _kind(group[0].what),

@@ -75,7 +75,7 @@ def caveats_inferred(columns: Sequence[str]) -> list[str]:
         return []
     named = ", ".join(columns)
     return [
-        f"Types, bounds or categories of these columns were read from the rows without any protection: {named}. "
+        f"Bounds or categories of these columns were read from the rows without any protection: {named}. "
         "The guarantee does not cover what they reveal."
     ]
 
@@ -88,19 +88,6 @@ def caveats_shares(earlier: int) -> list[str]:
         f"{earlier:,} lines of the ledger count the noise of all participants, as earlier versions did: against one of "
         "them, who knows its own share, these releases are less protected than stated."
     ]
-
-
-def caveat_delta(delta: float, unit: str, units: int) -> str:
-    """The sentence on a delta that allows to give one of the protected units away.
-
-    >>> caveat_delta(0.4, "client", 40)
-    'Delta is 0.4, not below 1 / 40: to give the data of one of the 40 participants away whole would be allowed.'
-    """
-    whose = {
-        "client": f"the data of one of the {units:,} participants",
-        "record": f"one of the {units:,} rows",
-    }
-    return f"Delta is {delta:g}, not below 1 / {units}: to give {whose[unit]} away whole would be allowed."
 
 
 def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
@@ -157,7 +144,7 @@ def _unprotected(made: Statement) -> str:
 
 
 def _incomplete(made: Statement) -> str:
-    return "" if made.private else "Incomplete: not everything that was revealed is protected; see the end."
+    return "" if made.private else "Incomplete: some of what was revealed is not protected; see the end."
 
 
 def _protected(made: Statement, epsilon: float) -> str:
@@ -174,8 +161,8 @@ def _parted(made: Statement) -> str:
     if made.against is None:
         return ""
     return (
-        " This epsilon holds against a participant, who knows its own share of the noise; against everybody who "
-        f"knows none of it, it is {shown(made.against['public'])}."
+        " This epsilon holds against a participant, who knows its own share of the noise; against the server and "
+        f"everybody else it is {shown(made.against['public'])}."
     )
 
 
@@ -185,9 +172,8 @@ def _amount(made: Statement, epsilon: float) -> str:
     weak = "" if epsilon <= 10 else " This is a weak bound, whatever attacks achieve in practice."
     return (
         "In other words: somebody who knows everything else, and holds it for as likely as not that "
-        f"{_WHOSE[made.unit]} was used in a certain way, can come to {likely} by studying the results, except for a "
-        "total probability mass of delta. Delta is not the probability that this bound is exceeded, which can be many "
-        f"times larger; that the odds exceed twice the bound has a probability of at most twice delta.{weak}"
+        f"{_WHOSE[made.unit]} was used in a certain way, can come to {likely} by studying the results, except in cases "
+        f"whose probability is about delta.{weak}"
     )
 
 

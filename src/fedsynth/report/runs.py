@@ -17,7 +17,6 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import shown
 from fedsynth.report.verdict import chosen_utility
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.released_files import checked_run
 
 PAGES = ("report.html", "public.html")
 _DEPTH = 3
@@ -85,10 +84,11 @@ def summary(path: Path | str, key: str = "") -> RunSummary:
     try:
         recipe = folder.read_recipe()
         read = _finished(folder) if folder.finished else _unfinished(folder, recipe)
+        history = folder.read_history()
         pages = tuple(page for page in PAGES if (folder.path / page).is_file())
         return RunSummary(
             **{"key": key, "name": name, "recipe": str(recipe.get("recipe", "")), "pages": pages}
-            | _last(folder.read_rounds(), recipe)
+            | _last(history, recipe)
             | read
             | _quality(folder.path)
         )
@@ -97,7 +97,7 @@ def summary(path: Path | str, key: str = "") -> RunSummary:
 
 
 def _finished(folder: Folder) -> dict[str, Any]:
-    statement = checked_run(folder.path).statement
+    statement = Statement.load(folder.privacy)
     found: dict[str, Any] = {"state": "finished", "epsilon": statement.epsilon, "private": statement.private}
     return {**found, "promise": promise(statement)}
 
@@ -133,9 +133,7 @@ def _last(history: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> di
         "round": int(last["version"]),
         "rounds": rounds,
         "loss": None if last["loss"] is None else float(last["loss"]),
-        "clients": last.get(
-            "clients"
-        ),  # None where the folder does not tell: it is the trusted server's to know
+        "clients": int(last["clients"]),
         "dropped": sum(int(line.get("dropped") or 0) for line in history),
     }
 

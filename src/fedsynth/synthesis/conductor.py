@@ -6,11 +6,13 @@ next one continues from the last finished round.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +20,16 @@ from typing import Any
 from torch import Tensor
 
 from fedsynth.data.atomic import replacing
-from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
 from fedsynth.engines.buffered import Buffered
 from fedsynth.engines.channel import Channel
 from fedsynth.engines.job import Regroup, Tell
 from fedsynth.engines.masked import MaskedLink
 from fedsynth.engines.messages import Terms
-from fedsynth.engines.pace import Pace, last_step
-from fedsynth.engines.patience import Patience, TooFewSites
-from fedsynth.engines.remote import Remote
+from fedsynth.engines.remote import Patience, Remote, TooFewSites
 from fedsynth.engines.sealed import SealedLink
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
-from fedsynth.federation.algorithm import Algorithm, secret_draw
+from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import Round
 from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.privacy.chain import head_path
@@ -43,7 +42,6 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.participation import terms_of
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.release import release
-from fedsynth.synthesis.released_files import close, complete
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.sealed import SealedGenerator
 from fedsynth.synthesis.training import Prepared, Training, check_claim
@@ -64,21 +62,15 @@ _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 class Conductor:
     """The work of a fedsynth job at the server."""
 
-    def __init__(self, pace: Callable[..., Pace] = Pace) -> None:
-        """`pace` makes the clock by which secret rounds end."""
-        self._pace = pace
-
     def conduct(
         self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
     ) -> None:
         """Bring the run to its end, from wherever it is."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_job(folder):
+        with alone(folder):
             place = Folder(folder)
-            if place.finished:
-                complete(place)
-            else:
-                _Run(asked, channel, place, tell, regroup, self._pace).finish()
+            if not place.finished:
+                _Run(asked, channel, place, tell, regroup).finish()
             tell(rounds=len(place.read_history()))
 
     def results(self, folder: Path) -> list[Path]:
@@ -99,7 +91,6 @@ class _Run:
     place: Folder
     tell: Tell
     regroup: threading.Event
-    make_pace: Callable[..., Pace]
     schema: Schema = field(init=False)
     remote: Remote = field(init=False)
     link: Remote | Buffered | MaskedLink | SealedLink = field(init=False)
@@ -116,7 +107,6 @@ class _Run:
             minimum=self.asked["minimum_sites"],
             patience=patience,
             tell=self._news,
-            whisper=self._own_note,
         )
         self.link = self.remote
 
@@ -145,9 +135,8 @@ class _Run:
     def finish(self) -> None:
         """Train to the end, release, and tell the sites that it is over."""
         state = self.place.restore(self.remote)
-        if state is None and self.place.path.exists():
-            self._refuse_lost_checkpoint()
-            shutil.rmtree(self.place.path)  # it was stopped before anything was released
+        if state is None and self.place.path.exists():  # it was stopped before anything was released
+            shutil.rmtree(self.place.path)
         work: Callable[[ServerState], ServerState]
         if state is None:
             rng = Rng(self.asked["request"].get("seed"))
@@ -188,15 +177,7 @@ class _Run:
             FedsynthError
         ):  # the result is safe: whoever is not there to hear that it is over need not be
             self.remote.close(state)
-        close(self.place)
-
-    def _refuse_lost_checkpoint(self) -> None:
-        """A run that released something goes on from its checkpoint or not at all: its ledger is not thrown away."""
-        if any(line.run == self.asked["run"] for line in Ledger(self.place.ledger).lines()):
-            raise FedsynthError(
-                f"{self.place.path.name}: the ledger on the server shows releases of this run, but its checkpoint is "
-                "gone; restore the checkpoint from a copy, or start a new run for what the sites' budgets leave"
-            )
+        self.place.finish()
 
     def _rejoined(
         self, prepared: Prepared, state: ServerState, rng: Rng
@@ -280,7 +261,7 @@ class _Run:
                 )
             known = values.get("records") or clients * values.get("usual_records", 1)
             check_claim(request, self.schema, task.unit, known if task.unit == "record" else clients)
-            spent = self._earlier().lines()
+            spent = [line.cost for line in self._earlier().lines()]
             algorithm, values = fit_budget(recipe, task, values, request.target, spent)
         arguments = replace(request, arguments=values)
         return Prepared(recipe, self.schema, None, self._routed(algorithm), values, arguments)
@@ -295,7 +276,7 @@ class _Run:
 
     def _greet(self) -> None:
         for name in self.remote.roster.present:
-            self._news(name, 0, "takes part")
+            self._news(name, 0, f"takes part with {self.remote.roster.members[name].clients} clients")
 
     def _terms(self, prepared: Prepared) -> Terms:
         return terms_of(
@@ -310,23 +291,12 @@ class _Run:
     def _training(self, prepared: Prepared, rng: Rng) -> Training:
         purse = Purse(Ledger(self.place.ledger), self.asked["run"])
         self.tell(state="training", rounds=prepared.algorithm.rounds)
-        self._trained = Training(
-            prepared, self.place, purse, rng, self._seen, link=self.link, pace=self._pace(prepared, rng)
-        )
+        self._trained = Training(prepared, self.place, purse, rng, self._seen, link=self.link)
         return self._trained
 
-    def _pace(self, prepared: Prepared, rng: Rng) -> Pace | None:
-        """The clock by which rounds end, if their own length must not be seen."""
-        if rng.reproducible or not secret_draw(prepared.algorithm):
-            return None
-        return self.make_pace(last_step(self.place.read_history()), lambda: self.remote.roster.present)
-
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
-        assert self._trained is not None
-        members = set(self.remote.roster.members)
-        # whoever is back is seen by the engine; when its absence was noticed may show that it was drawn
-        away = sorted(members if self._trained.pace else members - set(self.remote.roster.present))
-        self.tell(line={**self._trained.history[-1], "epsilon": epsilon}, rounds=rounds, away=away)
+        away = sorted(set(self.remote.roster.members) - set(self.remote.roster.present))
+        self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds, away=away)
         held = resident_bytes()
         self._held = self._held or held
         if self.regroup.is_set() or (held - self._held > _GROWTH and done.version < rounds):
@@ -335,11 +305,6 @@ class _Run:
     def _news(self, site: str, version: int, what: str) -> None:
         self._sites = {**self._sites, site: what if version < 1 else f"{what} (round {version + 1})"}
         self.tell(sites=self._sites)
-
-    def _own_note(self, site: str, version: int, what: str) -> None:
-        """Write down on the server's disk alone what would tell the coordinator that a site was drawn."""
-        with (self.place.path / "sites.log").open("a") as file:
-            file.write(f"round {version + 1}: {site} {what}\n")
 
     def _earlier(self) -> Ledger:
         """What the schema cost, as the coordinator's ledger of it shows."""
@@ -382,7 +347,19 @@ class _Nobody:
         pass
 
 
-def one_job(folder: Path) -> AbstractContextManager[None]:
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
     """One job at a time works on a run."""
-    sentence = f"{folder.name}: another job works on this run; wait for it"
-    return alone(folder.with_suffix(".lock"), sentence, _LOCK_PATIENCE_S)
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    with folder.with_suffix(".lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise FedsynthError(
+                        f"{folder.name}: another job works on this run; wait for it"
+                    ) from None
+                time.sleep(0.5)
+        yield

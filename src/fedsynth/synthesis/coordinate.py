@@ -225,7 +225,8 @@ class Coordinator:
             if line["version"] > self._version:
                 self._version = line["version"]
                 epsilon = line.get("epsilon")
-                self.watch(Round(line["version"], line["loss"], line["seconds"]), epsilon, news["rounds"])
+                known = {name: line[name] for name in Round.__dataclass_fields__}
+                self.watch(Round(**known), epsilon, news["rounds"])
 
     def _tell(self, site: str, what: str) -> None:
         if self._told.get(site) != what:

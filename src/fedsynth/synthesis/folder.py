@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import tomli_w
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing, sync
-from fedsynth.data.lock import alone
+from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.engines.store import ClientStore
-from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.errors import BadInput
 from fedsynth.federation.state import ServerState
 
 
@@ -52,7 +51,6 @@ class Folder:
         self.schema = self.path / "schema.json"
         self.ledger = self.path / "ledger.jsonl"
         self.history = self.path / "history.jsonl"
-        self.rounds = self.path / "rounds.jsonl"  # what only whoever drew the cohorts may know of the rounds
         self.generator = self.path / "generator.safetensors"
         self.sealed = self.path / "generator.sealed"  # where only a key-holder can open it
         self.privacy = self.path / "privacy.json"
@@ -68,21 +66,6 @@ class Folder:
     def closed(self) -> bool:
         """True if a key-holder has to open the generator first."""
         return self.sealed.exists() and not self.generator.exists()
-
-    @contextmanager
-    def owned(self, *, begun: bool) -> Iterator[None]:
-        """Work on this run alone, from its beginning or to go on with one that was `begun`; a kill lets go of it."""
-        if begun:
-            self.read_recipe()  # refused where there is no run
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / ".lock"
-        sentence = f"{self.path}: another process works on this run; wait until it ends, or stop it first"
-        with alone(lock, sentence):
-            if self.finished or (not begun and self.recipe.exists()):
-                raise BadInput(f"{self.path}: another process made this run meanwhile; choose another --out")
-            yield
-            if self.finished:
-                lock.unlink(missing_ok=True)  # whoever comes now finds nothing to do
 
     def refuse_existing(self) -> None:
         """A run never writes over another."""
@@ -101,7 +84,7 @@ class Folder:
 
     def create(self, recipe: Mapping[str, Any], schema: Schema) -> None:
         """Make the folder with what the run was asked to do."""
-        self.state.mkdir(parents=True, exist_ok=True)
+        self.state.mkdir(parents=True)
         schema.save(self.schema)
         with replacing(self.recipe) as temporary:
             temporary.write_text(tomli_w.dumps(dict(recipe)))
@@ -133,62 +116,37 @@ class Folder:
         """The last checkpoint, or None if the run was stopped before its first one."""
         if not self._checkpoint.exists():
             return None
-        try:
-            with safe_open(self._checkpoint, framework="pt") as file:
-                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            store.restore(tensors)
-            return ServerState.from_tensors(tensors)
-        except FedsynthError:
-            raise
-        except (SafetensorError, OSError, LookupError, ValueError, TypeError, RuntimeError) as error:
-            raise BadInput(
-                f"{self._checkpoint}: the checkpoint cannot be read ({type(error).__name__}); the ledger and the other "
-                "files of the run are as they were. Restore it from a copy and resume, or start a new run"
-            ) from error
+        with safe_open(self._checkpoint, framework="pt") as file:
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        store.restore(tensors)
+        return ServerState.from_tensors(tensors)
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add a finished round."""
-        _append(self.history, line)
-
-    def append_round(self, line: Mapping[str, Any]) -> None:
-        """Add what nobody else may know of a finished round: who took part, and how long it took."""
-        _append(self.rounds, line)
+        with self.history.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
     def read_history(self) -> list[dict[str, Any]]:
         """The finished rounds; a torn last line is left out."""
-        return _read(self.history)
-
-    def read_rounds(self) -> list[dict[str, Any]]:
-        """The finished rounds with all that is known of them in this folder."""
-        return _read(self.rounds) or self.read_history()
+        if not self.history.exists():
+            return []
+        lines = []
+        for text in self.history.read_text().splitlines():
+            try:
+                lines.append(json.loads(text))
+            except json.JSONDecodeError:
+                break
+        return lines
 
     def cut_history(self, version: int) -> None:
         """Forget rounds after `version`: they will be done again."""
-        for path in (self.history, self.rounds):
-            kept = [line for line in _read(path) if line["version"] <= version]
-            if path.exists():
-                with replacing(path) as temporary:
-                    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        kept = [line for line in self.read_history() if line["version"] <= version]
+        with replacing(self.history) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
 
     def finish(self) -> None:
         """Remove the clients' private parts, which nobody needs any more."""
         shutil.rmtree(self.state, ignore_errors=True)
-        sync(self.path)
-
-
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of rounds; a torn last line is left out."""
-    if not path.exists():
-        return []
-    lines = []
-    for text in path.read_text().splitlines():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            break
-    return lines
+        descriptor = os.open(self.path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)

@@ -9,33 +9,26 @@ from dataclasses import dataclass
 from dp_accounting import DpEvent
 
 from fedsynth.privacy import account
-from fedsynth.privacy.ledger import Line, exposures, priced
+from fedsynth.privacy.ledger import Line, exposures
 from fedsynth.recipes.budget import Target
 
 
 @dataclass
 class Meter:
-    """Epsilon of whoever is worst off: read at every round that lasts, now and then in a run of very short ones.
-
-    If the length of rounds is `secret`, it must not decide at which of them epsilon is read: then their number does.
-    """
+    """Epsilon of whoever is worst off: read at every round that lasts, now and then in a run of very short ones."""
 
     odometer: account.Odometer
     budget: float
     rounds: int
-    secret: bool = False
     last: float | None = None
-    _version: int = 0
     _took: float = 0.0
     _when: float = 0.0
 
     def read(self, version: int, releases: int) -> float | None:
         """Epsilon after this round and so many releases of one client; None where it would slow training down."""
         now = time.perf_counter()
-        early = version < 1.25 * self._version if self.secret else now - self._when < 10 * self._took
-        if early and version < self.rounds:
+        if now - self._when < 10 * self._took and version < self.rounds:
             return None
-        self._version = version
         # the run was calibrated to the budget more finely than this, so the budget bounds it too
         self.last = min(self.odometer.after(releases), self.budget)
         self._when = time.perf_counter()
@@ -43,9 +36,9 @@ class Meter:
         return self.last
 
 
-def worst_off(lines: Sequence[Line], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
-    """What the lines cost the client that paid most, or a record of it."""
-    groups = [[priced(line, unit, adjacency) for line in group] for group in exposures(lines)]
+def worst_off(lines: Sequence[Line], target: Target, adjacency: str) -> list[DpEvent]:
+    """What the lines cost the client that paid most."""
+    groups = [[line.cost for line in group] for group in exposures(lines)]
     if len(groups) == 1:
         return groups[0]
     return max(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput, NotPrivate
+from fedsynth.errors import BadInput
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
@@ -22,7 +22,6 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.purse import Policy, Purse, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
-from fedsynth.synthesis.released_files import checked_run, write_result
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
@@ -99,11 +98,7 @@ class Synthesizer:
     def fit(
         self, clients: RawClients, *, folder: Path | str | None = None, watch: Watch | None = None
     ) -> Synthesizer:
-        """Train over the clients; with `folder` everything is written there and a stopped run can be resumed.
-
-        Only once: a second fit would spend again, and no statement would count both.
-        """
-        self._refuse_second_fit()
+        """Train over the clients; with `folder` everything is written there and a stopped run can be resumed."""
         place = None if folder is None else Folder(folder)
         if place:
             place.refuse_existing()
@@ -117,35 +112,25 @@ class Synthesizer:
             check_payer(self.schema, clients.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, purse, earlier)
         self.request = replace(self.request, arguments=prepared.values)
-        with nullcontext() if place is None else place.owned(begun=False):
-            if place:
-                paid, self._ledger = self._ledger, Ledger(place.ledger)
-                self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
-                place.create(self.request.to_toml(), self.schema)
-                place.same_data(encoded.fingerprint())
-                purse = self._purse(place)
-            training = Training(prepared, place, purse, rng, watch, self._chunk)
-            return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
-
-    def _refuse_second_fit(self) -> None:
-        releases = len(self._ledger.releases())
-        if releases:
-            raise NotPrivate(
-                f"fit: this synthesizer made {releases} releases already, and a second fit would spend epsilon again; "
-                "use sample for more rows, or make a new Synthesizer, whose statement counts its own releases alone"
-            )
+        if place:
+            paid, self._ledger = self._ledger, Ledger(place.ledger)
+            self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
+            place.create(self.request.to_toml(), self.schema)
+            place.same_data(encoded.fingerprint())
+            purse = self._purse(place)
+        training = Training(prepared, place, purse, rng, watch, self._chunk)
+        return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
 
     def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
         place = Folder(folder)
-        with place.owned(begun=True):
-            encoded = encode_clients(clients, self.schema)
-            rng = Rng(self.request.seed)
-            self._ledger = Ledger(place.ledger)
-            place.same_data(encoded.fingerprint())
-            prepared = resumed(self.request, self.schema, encoded)
-            training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
-            return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
+        encoded = encode_clients(clients, self.schema)
+        rng = Rng(self.request.seed)
+        self._ledger = Ledger(place.ledger)
+        place.same_data(encoded.fingerprint())
+        prepared = resumed(self.request, self.schema, encoded)
+        training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
+        return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
 
     def _purse(self, place: Folder | None) -> Purse:
         name = place.path.name if place else "memory"
@@ -164,7 +149,10 @@ class Synthesizer:
         )
         self.history, self.notes = training.history, training.notes
         if place:
-            write_result(place, self._generator, self._statement)
+            self._generator.save(place.generator)
+            with replacing(place.privacy) as temporary:
+                self._statement.save(temporary)
+            place.finish()
         return self
 
     def sample(
@@ -193,18 +181,22 @@ class Synthesizer:
         place.refuse_existing()
         place.create(self.request.to_toml(), self.schema)
         Ledger(place.ledger).adopt(self._ledger)
+        self.generator.save(place.generator)
+        self.privacy.save(place.privacy)
         for line in self.history:
             place.append_history(line)
-        write_result(place, self.generator, self.privacy)
+        place.finish()
 
     @classmethod
     def load(cls, path: Path | str) -> Synthesizer:
-        """Read a finished run; refused if its files are not those that it released (see `checked_run`)."""
-        run = checked_run(path)
-        made = cls.of(run.request, run.schema)
-        values = recipe_named(run.request.recipe).values(run.request.arguments)
-        made._generator = Generator.load(run.folder.generator, run.schema, run.request.recipe, values)
-        made._statement = run.statement
-        made._ledger = run.ledger
-        made.history = run.folder.read_history()
+        """Read a finished run."""
+        place = Folder(path)
+        request = Request.from_toml(place.read_recipe())
+        schema = Schema.load(place.schema)
+        made = cls.of(request, schema)
+        values = recipe_named(request.recipe).values(request.arguments)
+        made._generator = Generator.load(place.generator, schema, request.recipe, values)
+        made._statement = Statement.load(place.privacy)
+        made._ledger = Ledger(place.ledger)
+        made.history = place.read_history()
         return made

@@ -14,7 +14,6 @@ from dp_accounting import DpEvent
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
-from fedsynth.engines.pace import Pace
 from fedsynth.engines.speeds import Speeds
 from fedsynth.engines.store import ClientStore
 from fedsynth.engines.virtual_clock import VirtualClock
@@ -106,8 +105,8 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
     inferred = schema.inferred()
     if inferred and request.seed is None and "inferred" not in request.accept:
         raise NotPrivate(
-            f"columns {', '.join(inferred)}: types, bounds or categories were read from rows without paying; review "
-            f'them and set provenance to "public" in the schema, or say --accept inferred'
+            f"columns {', '.join(inferred)}: bounds or categories were read from rows without paying; review them "
+            f'and set provenance to "public" in the schema, or say --accept inferred'
         )
 
 
@@ -146,11 +145,11 @@ def prepare(
     if earlier is not None:
         purse.begin_with(earlier)
     if task.unit == "record" and "records" in values and not values["records"]:
-        built = recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
-        payer = purse.capped(request.target, task.unit, adjacency_of(built))
-        values["records"] = _count_records(task, values, held, rng, payer)
-    algorithm, values = fit_budget(recipe, task, values, request.target, purse.ledger.lines())
-    purse.approve(algorithm, algorithm.rounds)
+        recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
+        values["records"] = _count_records(task, values, held, rng, purse)
+    spent = [line.cost for line in purse.ledger.lines()]
+    algorithm, values = fit_budget(recipe, task, values, request.target, spent)
+    purse.approve(algorithm)
     return Prepared(recipe, schema, held, algorithm, values, request)
 
 
@@ -182,8 +181,7 @@ class Distant(Link, Keeper, Protocol):
 class Training:
     """Runs a prepared request to its end; `folder=None` keeps everything in memory.
 
-    `link` reaches clients that are elsewhere; without one they are simulated here. With a link,
-    `history` is what a coordinator may know; who took part, and how long it took, is in the folder's rounds.jsonl.
+    `link` reaches clients that are elsewhere; without one they are simulated here.
     """
 
     prepared: Prepared
@@ -193,16 +191,8 @@ class Training:
     watch: Watch | None = None
     chunk: int | None = None
     link: Distant | None = None
-    pace: Pace | None = None  # rounds wait for its ticks if their own length would tell who was drawn
     history: list[dict[str, Any]] = field(default_factory=list, init=False)
     notes: list[str] = field(default_factory=list, init=False)  # why training ended early, if it did
-
-    def __post_init__(self) -> None:
-        target = self.prepared.request.target
-        if (
-            target is not None and not self.rng.reproducible
-        ):  # a seeded run releases its noise again, at no new cost
-            self.purse = self.purse.capped(target, self.prepared.unit, self.prepared.adjacency)
 
     def start(self) -> ServerState:
         """Train from the beginning."""
@@ -237,25 +227,23 @@ class Training:
     def _train(self, state: ServerState, link: Distant, rounds: int, held: int | None = None) -> ServerState:
         """`held` is the version whose clients may have paid already for what arrived."""
         algorithm = self.prepared.algorithm
-        self.purse.approve(algorithm, rounds - state.version)
         known = state.balance is not None
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
         if not known:
             self._hold(state, link)
-        if self.pace is not None:
-            self.pace.start()
         meter, before = self._meter(state.version, rounds), self._releases(state)
         repeated = f"round {-1 if held is None else held + 1}"
 
         def pay(when: str, charges: list[Charge], ids: np.ndarray) -> None:
-            if self.pace is not None:
-                self.pace.wait()
             again = algorithm.schedule.buffered and when == repeated
             (self.purse.pay_once if again else self.purse.pay)(when, charges, ids)
 
         def seen(state: ServerState, done: Round) -> None:
             epsilon = meter.read(state.version, self._releases(state) - before) if meter else None
-            self._note(done, epsilon)
+            line = {**asdict(done), "epsilon": epsilon}
+            self.history.append({k: v for k, v in line.items() if v is not None or k != "simulated_s"})
+            if self.folder:
+                self.folder.append_history(self.history[-1])
             self._hold(state, link)
             if self.watch:
                 self.watch(done, epsilon or (meter.last if meter else None), rounds)
@@ -268,19 +256,6 @@ class Training:
         if self.notes and state.version == 0:
             raise FedsynthError(f"nothing was learned: {self.notes[-1]}")
         return state
-
-    def _note(self, done: Round, epsilon: float | None) -> None:
-        """Write down a finished round; over sites, what the coordinator gets apart from what stays on the server."""
-        line = {**asdict(done), "epsilon": epsilon}
-        line = {key: value for key, value in line.items() if value is not None or key != "simulated_s"}
-        if self.link is not None:
-            if self.folder:
-                self.folder.append_round(line)
-            seconds = self.pace.seconds if self.pace else done.seconds
-            line = {"version": done.version, "loss": done.loss, "seconds": seconds, "epsilon": epsilon}
-        self.history.append(line)
-        if self.folder:
-            self.folder.append_history(line)
 
     def _hold(self, state: ServerState, link: Distant) -> None:
         """Write down where the run stands."""
@@ -313,12 +288,12 @@ class Training:
         lines = self.purse.ledger.lines()
         if self.rng.reproducible:
             lines = lines[: len(lines) - self._repeated(version)]
-        spent = worst_off(lines, target, self.prepared.unit, self.prepared.adjacency)
+        spent = worst_off(lines, target, self.prepared.adjacency)
         each = each_round(self.prepared.algorithm)
         odometer = account.Odometer(
             [account.compose(spent)], each, target.delta, self.prepared.adjacency, precision=_SHOWN_PRECISION
         )
-        return Meter(odometer, target.epsilon, rounds, secret=self.pace is not None)
+        return Meter(odometer, target.epsilon, rounds)
 
     @property
     def _turns(self) -> bool:
@@ -352,7 +327,7 @@ class Training:
         algorithm, target = self.prepared.algorithm, self.prepared.request.target
         if target is None or self.rng.reproducible or self._turns or algorithm.schedule.buffered:
             return algorithm.rounds
-        spent = worst_off(self.purse.ledger.lines(), target, self.prepared.unit, self.prepared.adjacency)
+        spent = worst_off(self.purse.ledger.lines(), target, self.prepared.adjacency)
         waiting = [] if state.balance is not None else once(algorithm)
         left = _rounds_left(each_round(algorithm), target, [*spent, *waiting], self.prepared.adjacency)
         if state.version + left < 1:

@@ -79,7 +79,9 @@ def calibrated(schema, settings, records, epsilon):
     recipe = recipe_named("site_vae")
     values = recipe.values(arguments(settings, records, threshold=4))
     target = Target(epsilon, settings["delta"], steps_of(settings, records)[1])
-    return fit_budget(recipe, recipe.task(schema, 4), values, target)[1]["noise_multiplier"]
+    return fit_budget(recipe, replace(recipe.task(schema, 4), largest=0), values, target)[1][
+        "noise_multiplier"
+    ]
 
 
 def unmasked(algorithm):
@@ -93,7 +95,7 @@ def trained(name, frame, site, schema, seed, values, masked=False):
     """A generator, trained by this recipe over these owners."""
     recipe, count = recipe_named(name), int(site.max()) + 1
     values = recipe.values(values)
-    algorithm = recipe.build(recipe.task(schema, count), values)
+    algorithm = recipe.build(replace(recipe.task(schema, count), largest=0), values)
     algorithm = algorithm if masked else unmasked(algorithm)
     raw = RawClients(site.astype(np.int64), count, tuple(map(str, range(count))), frame=frame)
     rng = Rng(seed)

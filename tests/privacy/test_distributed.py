@@ -182,8 +182,9 @@ def test_a_ring_refuses_weights_and_other_lengths():
 
 @pytest.mark.parametrize(
     "bad",
-    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: Parties(3, 2, largest=2), lambda: replace(FOUR, bits=40),
-     lambda: replace(FOUR, coin=0.0), lambda: replace(FOUR, contributions=0), lambda: FOUR.wire(3)],
+    [lambda: Parties(3, 4), lambda: Parties(3, 0), lambda: Parties(3, 2, 2), lambda: replace(FOUR, bits=40),
+     lambda: Parties(3, 2, largest=2), lambda: replace(FOUR, coin=0.0), lambda: replace(FOUR, contributions=0),
+     lambda: FOUR.wire(3)],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(bad):
     with pytest.raises(BadInput):

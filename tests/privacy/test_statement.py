@@ -8,7 +8,7 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, Po
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.account import EpsilonDeltaDpEvent, epsilon
-from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.privacy.wording import belief, shown
 
@@ -147,6 +147,49 @@ def test_it_survives_the_file(made, tmp_path):
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(BadInput, match="not a privacy statement"):
         Statement.load(tmp_path / "privacy.json")
+
+
+def shared_out(public=2.0, count=10):
+    """Ten noisy sums: a participant knows half of the noise's variance that the public does not."""
+    ledger = Ledger(None)
+    event = None if public is None else GaussianDpEvent(public)
+    entry = Entry(GaussianDpEvent(2.0 / 2**0.5), "noisy sum", trust="distributed", count=count, public=event)
+    ledger.append_all([entry])
+    return ledger
+
+
+def test_the_epsilon_of_noise_in_shares_holds_against_a_participant_and_both_numbers_are_stated(tmp_path):
+    made = statement(shared_out(), delta=1e-5)
+    assert made.epsilon == pytest.approx(epsilon(GaussianDpEvent(2.0 / 20**0.5), 1e-5), rel=1e-3)
+    assert made.against["participant"] == made.epsilon
+    assert made.against["public"] == pytest.approx(epsilon(GaussianDpEvent(2.0 / 10**0.5), 1e-5), rel=1e-3)
+    assert made.against["public"] < 0.75 * made.epsilon
+    assert once(made.text, shown(made.epsilon)) and once(made.text, shown(made.against["public"]))
+    assert "against a participant, who knows its own share" in made.text
+    made.save(tmp_path / "privacy.json")
+    assert Statement.load(tmp_path / "privacy.json") == made
+
+
+def test_where_a_participant_knows_nothing_more_there_is_one_number(made):
+    same = statement(shared_out(public=2.0 / 2**0.5), delta=1e-5)
+    assert same.against is None and made.against is None
+    assert not any("earlier versions" in caveat for caveat in same.caveats)
+
+
+def test_lines_of_before_are_said_to_count_the_noise_of_all(ledger):
+    before = statement(shared_out(public=None), delta=1e-5)
+    assert before.against is None
+    assert any("1 lines of the ledger count the noise of all participants" in one for one in before.caveats)
+
+
+def test_a_seeded_run_states_no_number_against_anybody():
+    assert statement(shared_out(), delta=1e-5, seeded=True).against is None
+
+
+def test_a_file_of_before_is_read(made, tmp_path):
+    path = tmp_path / "privacy.json"
+    path.write_text(json.dumps({key: value for key, value in made.to_dict().items() if key != "against"}))
+    assert Statement.load(path) == made
 
 
 def test_an_unknown_sampling_is_refused(ledger):

@@ -86,6 +86,20 @@ def test_every_bit_of_a_seed_counts():
         mask(seed[:4], 3)
 
 
+def test_a_mask_is_aes_256_in_counter_mode():
+    block = bytes.fromhex("dc95c078a2408989ad48a21492842087")  # of zeros, under the key of zeros (FIPS 197)
+    assert mask(bytes(32), 4).astype("<u4").tobytes() == block
+
+
+def test_a_long_mask_never_repeats_itself():
+    """Two parts of a vector under the same numbers would tell their difference."""
+    piece = 2**16
+    drawn = mask(bytes(range(32)), 4 * piece + 5)
+    assert np.array_equal(drawn[:piece], mask(bytes(range(32)), piece))
+    for lag in (1, 4, 2**10, 2**14, 2**15, piece, 2 * piece, 3 * piece):
+        assert (drawn[lag:] == drawn[:-lag]).mean() < 1e-3, lag
+
+
 def test_what_is_sealed_opens_with_the_same_key_about_the_same_thing_only():
     sealed = seal(bytes(32), b"share", b"round 1")
     assert unseal(bytes(32), sealed, b"round 1") == b"share"

@@ -21,7 +21,6 @@ from fedsynth.privacy.ledger import EVERYONE, Ledger, Line
 from fedsynth.privacy.pairs import SAMPLINGS
 from fedsynth.privacy.wording import caveat_simulation, caveats_inferred, caveats_shares, shown, wording
 
-
 _LATER = {"against"}  # keys that files of earlier versions do not have
 
 

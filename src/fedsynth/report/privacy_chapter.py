@@ -27,10 +27,13 @@ FALSE_ALARMS = 0.01
 def privacy_facts(statement: Statement) -> Markup:
     """The statement's numbers and words side by side."""
     epsilon = "none claimed" if statement.epsilon is None else shown(statement.epsilon)
+    against = statement.against
+    lower = [] if against is None else [("epsilon against all but participants", shown(against["public"]))]
     delta = "none claimed" if statement.delta is None else f"{statement.delta:g}"
     return facts(
         [
             ("epsilon (smaller is better)", epsilon),
+            *lower,
             ("delta (chance of failure)", delta),
             ("protected", _UNITS[statement.unit]),
             ("has to be trusted", _TRUST[statement.trust]),

@@ -135,8 +135,8 @@ class SecAgg:
         count, needed, lent = self.parties.count, self.parties.threshold, self.parties.colluders
         helpers = f"and up to {lent} parties that help it " if lent else ""
         opening = (
-            f"The server {helpers}saw sums over at least {needed} of the {count} parties and nothing else. With more of "
-            f"them helping it the guarantee is weaker, and {needed} of them together could open every message."
+            f"The server {helpers}saw sums over at least {needed} of the {count} parties and nothing else. With more "
+            f"of them helping it the guarantee is weaker, and {needed} of them together could open every message."
         )
         return (
             opening,

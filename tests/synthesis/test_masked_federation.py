@@ -106,7 +106,10 @@ def test_patients_of_a_site_are_protected_one_by_one_and_masked_together(tmp_pat
         sites[name] = SiteFile.load(place / "site.toml").site()
     stated = conducted(tmp_path, sites, unit="client", accept=("delta",))
     assert stated["private"] and (stated["unit"], stated["trust"]) == ("client", "distributed")
-    assert any("at least 27 of the 30 parties" in caveat for caveat in stated["caveats"])
+    words = " ".join(stated["caveats"])
+    assert "at least 30 of the 30 parties" in words and "at least 20 honest ones" in words
+    assert "its own clients, 10 at most" in words and "1.22 times as large" in words
+    assert stated["against"]["public"] < stated["against"]["participant"] == stated["epsilon"]
     assert stated["epsilon"] < 5.0  # all thirty patients added noise, three more than were needed
 
 

@@ -86,13 +86,15 @@ class SiteRun:
         self.standing: Standing = folder.load()
 
     def settle(self, used: tuple[str, ...], since: int, version: int) -> None:
-        """Make what was used valid and forget what never will be; the rounds that happened are paid for."""
-        named = {one.name for one in self.standing.waiting if one.name in used}
-        void = {one.name for one in self.standing.waiting if one.version < since} - named
+        """Make what was used valid and forget what never will be; the rounds that happened are paid for.
+
+        The answer to a question is kept to the end: asked for under another name, it would be another release.
+        """
+        rounds = [one for one in self.standing.waiting if one.job == "round"]
+        named = {one.name for one in rounds if one.name in used}
+        void = {one.name for one in rounds if one.version < since} - named
         if named or void or since > self.standing.since:
-            for one in self.standing.waiting:
-                if one.job != "round":
-                    continue  # whoever answers a query remembers nothing of it
+            for one in rounds:
                 if one.name in named:
                     self._folder.store.commit(one.clients)
                 elif one.name in void:
@@ -119,7 +121,11 @@ class SiteRun:
         order = order_of(work, ids, job)
         if work.version < self.standing.since:
             raise Refusal("stale", f"version {work.version} is settled here; it is not done again")
-        earlier = next((one for one in self.standing.waiting if one.key == work.key), None)
+        once = job is not self.algorithm  # a question is asked before the first round, and not again
+        earlier = next(
+            (one for one in self.standing.waiting if one.key == work.key or (once and one.job == work.job)),
+            None,
+        )
         if earlier is not None and earlier.order == order:
             return self._folder.result(earlier.name)
         again = "" if earlier is None else self._again(work, earlier)

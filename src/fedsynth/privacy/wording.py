@@ -161,8 +161,8 @@ def _parted(made: Statement) -> str:
     if made.against is None:
         return ""
     return (
-        " This epsilon holds against a participant, who knows its own share of the noise; against the server and "
-        f"everybody else it is {shown(made.against['public'])}."
+        " This epsilon holds against a participant, who knows its own share of the noise; against everybody who "
+        f"knows none of it, it is {shown(made.against['public'])}."
     )
 
 

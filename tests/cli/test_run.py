@@ -10,6 +10,7 @@ from fedsynth.cli.main import main
 from fedsynth.cli.run import request_of
 from fedsynth.data.image import write_images
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.folder import Folder
 
 SMALL = ["--set", "hidden=8", "--set", "latent=2", "--set", "batch_size=8"]
 PRIVATE = ["--epsilon", "8", "--delta", "1e-3"]
@@ -369,3 +370,19 @@ def test_simulated_speeds_put_simulated_time_into_the_history(call, here, tmp_pa
     assert 60 < history[0]["simulated_s"] < history[1]["simulated_s"]
     code, _, told = call(*command(here, tmp_path / "OTHER", "--simulate-speeds", "straggler=0.1"))
     assert code == 2 and "did you mean 'stragglers'" in told and not (tmp_path / "OTHER").exists()
+
+
+def test_a_run_that_another_process_continues_or_whose_checkpoint_is_damaged_is_refused(call, here, tmp_path):
+    out = tmp_path / "RUN"
+    assert call(*command(here, out, "--rounds", "2", "--rows", "5"))[0] == 0
+    for name in ("generator.safetensors", "privacy.json"):
+        (out / name).unlink()
+    (out / "state").mkdir()
+    (out / "state" / "checkpoint.safetensors").write_bytes(b"torn")
+    ledger = (out / "ledger.jsonl").read_bytes()
+    with Folder(out).owned(begun=True):
+        code, _, errors = call("run", "--out", out, "--resume", "--quiet")
+    assert code == 2 and "another process works on this run" in errors
+    code, _, errors = call("run", "--out", out, "--resume", "--quiet")
+    assert code == 2 and "checkpoint.safetensors: the checkpoint cannot be read" in errors
+    assert (out / "ledger.jsonl").read_bytes() == ledger

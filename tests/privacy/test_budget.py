@@ -113,3 +113,48 @@ def test_a_bad_file_is_explained(tmp_path, text, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(BadInput, match="does not exist"):
         Budget.load(tmp_path / "none.toml")
+
+
+def test_a_message_of_ones_own_is_charged_between_any_two_messages():
+    """It shows that its sender is there: under add-remove there is nothing to hide, and S would be half the truth."""
+    local = {"what": "noisy client update", "trust": "local"}
+    noise = GaussianDpEvent(account.calibrate(GaussianDpEvent, 5.5, 1e-5, adjacency="replace-one"))
+    ledger = Ledger(None)
+    with pytest.raises(BudgetExhausted, match=r"epsilon 5\.499"):
+        Budget(epsilon=3.0, delta=1e-5).check(ledger, noise, **local)
+    Budget(epsilon=3.0, delta=1e-5).check(
+        ledger, noise, what="noisy sum"
+    )  # the server's noise hides who is in it
+    Budget(epsilon=3.0, delta=1e-5, unit="record").check(ledger, noise, unit="record", **local)
+    ledger.append(noise, **local)
+    assert ledger.epsilon(1e-5) == ledger.epsilon(1e-5, adjacency="replace-one")
+    assert ledger.epsilon(1e-5, adjacency="zero-out") < 3.0
+
+
+def test_clients_of_equal_noise_and_different_trust_are_told_apart():
+    ledger = Ledger(None)
+    ledger.append(GaussianDpEvent(4.0), what="sum", holder="0", trust="central")
+    one = ledger.epsilon(1e-5)
+    ledger.append(GaussianDpEvent(4.0), what="message", holder="1", trust="local")
+    assert ledger.epsilon(1e-5) > 1.5 * one
+
+
+def test_an_approved_run_is_let_through_for_each_client_that_pays_for_itself(monkeypatch):
+    ledger, budget = Ledger(None), Budget(epsilon=8.0, delta=1e-5)
+    budget.check(ledger, GaussianDpEvent(4.0), 2, holder="client", trust="local")
+    monkeypatch.setattr(Ledger, "answer", None)  # no accountant is asked again
+    for number in range(2):
+        for name in "abc":
+            budget.spend(
+                ledger, GaussianDpEvent(4.0 + number), what=f"round {number}", holder=name, trust="local"
+            )
+    monkeypatch.undo()
+    with pytest.raises(BudgetExhausted):
+        budget.spend(ledger, GaussianDpEvent(0.5), what="round 3", holder="a", trust="local")
+
+
+def test_less_noise_than_was_approved_is_looked_at_again():
+    ledger, budget = Ledger(None), Budget(epsilon=8.0, delta=1e-5)
+    budget.check(ledger, GaussianDpEvent(1.0), 2)
+    with pytest.raises(BudgetExhausted):
+        budget.spend(ledger, GaussianDpEvent(0.4), what="round 1")

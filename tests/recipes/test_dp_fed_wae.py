@@ -114,7 +114,9 @@ def test_the_budget_is_given_whole_and_noise_is_refused(schema):
     with pytest.raises(BadInput, match="noise_multiplier"):
         fit_budget(recipe, task, values, Target(2.5, 1e-6, noise_multiplier=1.0))
     with pytest.raises(BudgetExhausted, match="spent"):
-        fit_budget(recipe, task, values, Target(2.5, 1e-6), [account.EpsilonDeltaDpEvent(3.0)])
+        fit_budget(
+            recipe, task, values, Target(2.5, 1e-6), [Entry(account.EpsilonDeltaDpEvent(3.0), "bounds")]
+        )
 
 
 def test_alpha_follows_the_budget_unless_it_is_given(schema):

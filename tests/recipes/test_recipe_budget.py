@@ -1,16 +1,27 @@
 """Target epsilon in, noise or rounds out, by the events of the objects that will run."""
 
+import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.privacy import account
+from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
-from fedsynth.recipes.registry import recipe_named
+from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.recipes.task import Task
+from fedsynth.synthesis.purse import Purse
+from samples import KINDS, MOMENTS
+from samples import SMALL as TINY
 
 DELTA = 1e-3
+PROMISES = [
+    pytest.param(recipe, unit, trust, id=f"{recipe.name}-{unit}-{trust}")
+    for recipe in RECIPES.values()
+    if recipe.promises
+    for unit, trust in recipe.offers
+]
 SMALL = {"latent": 2, "hidden": (8,)}
 
 
@@ -81,5 +92,43 @@ def test_a_schema_that_cost_the_whole_budget_leaves_nothing_and_says_so(schema, 
     recipe = recipe_named(name)
     with pytest.raises(BudgetExhausted, match="the ledger shows .*a schema that was paid for counts"):
         fit_budget(
-            recipe, recipe.task(schema, 400), recipe.values({}), Target(0.5, DELTA), [GaussianDpEvent(3.0)]
+            recipe,
+            recipe.task(schema, 400),
+            recipe.values({}),
+            Target(0.5, DELTA),
+            [Entry(GaussianDpEvent(3.0), "bounds")],
         )
+
+
+@pytest.mark.parametrize(("recipe", "unit", "trust"), PROMISES)
+def test_no_statement_says_more_than_was_asked_for_on_a_paid_schema(recipe, unit, trust):
+    """The whole run's ledger, schema included, as the statement reads it: whatever recipe, unit and trust."""
+    assert 3.0 * 0.98 < _stated_on_a_paid_schema(recipe, unit, trust, payer=unit) <= 3.0
+
+
+def test_a_schema_that_clients_paid_for_is_counted_as_the_statement_on_records_counts_it():
+    assert _stated_on_a_paid_schema(recipe_named("moment_vae"), "record", "local", payer="client") <= 3.0
+
+
+def test_a_schema_that_records_paid_for_leaves_no_promise_to_clients():
+    with pytest.raises(BudgetExhausted, match="the ledger shows inf"):
+        _stated_on_a_paid_schema(recipe_named("fvae"), "client", "central", payer="record")
+
+
+def _stated_on_a_paid_schema(recipe, unit, trust, payer):
+    """Epsilon on the ledger of a whole run that was asked for 3.0, as the statement computes it."""
+    ledger = Ledger(None)
+    ledger.append(GaussianDpEvent(4.0), what="bounds and categories", unit=payer, run="schema")
+    settings = {**TINY, **MOMENTS, "records": 800, "rounds": 4, "group": 40}
+    known = {name: value for name, value in settings.items() if name in recipe.arguments()}
+    task = recipe.task(Schema.from_dict(KINDS[recipe.kinds[0]]), 400, unit=unit, trust=trust)
+    algorithm, _ = fit_budget(recipe, task, recipe.values(known), Target(3.0, DELTA), ledger.lines())
+    balance, turns = algorithm.balance, algorithm.schedule.participations(algorithm.rounds)
+    apart = balance is not None and balance.apart
+    answering, training = (np.array([0]), np.array([1])) if apart else (np.array([0]), np.array([0]))
+    purse = Purse(ledger, "run")
+    purse.pay("", [] if balance is None else balance.charges(), answering)
+    for charge in algorithm.charges():
+        for number in range(turns if charge.holder == "client" else algorithm.rounds):
+            purse.pay(f"round {number + 1}", [charge], training)
+    return ledger.epsilon(DELTA, adjacency=adjacency_of(algorithm), unit=unit)

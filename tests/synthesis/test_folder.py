@@ -1,6 +1,11 @@
+import os
+import signal
+
 import pytest
+import torch
 
 from fedsynth.errors import BadInput
+from fedsynth.federation.state import ServerState
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator
 
@@ -66,3 +71,60 @@ def test_a_run_does_not_go_on_with_other_rows(tmp_path):
     folder.same_data("a hash")
     with pytest.raises(BadInput, match="not those that this run began with"):
         folder.same_data("another")
+
+
+@pytest.mark.parametrize("damage", [b"", b"not safetensors", b"\x08" + b"\0" * 7 + b"{}      "])
+def test_a_damaged_checkpoint_is_named_and_nothing_is_lost(tmp_path, damage):
+    place = Folder(tmp_path / "run")
+    store = place_with_a_checkpoint(place)
+    checkpoint = place.state / "checkpoint.safetensors"
+    checkpoint.write_bytes(damage)
+    before = {path: path.read_bytes() for path in place.path.rglob("*") if path.is_file()}
+    with pytest.raises(
+        BadInput, match="checkpoint.safetensors: the checkpoint cannot be read.*Restore it from a copy"
+    ):
+        place.restore(store)
+    assert {path: path.read_bytes() for path in place.path.rglob("*") if path.is_file()} == before
+
+
+def place_with_a_checkpoint(place):
+    place.path.mkdir()
+    place.recipe.write_text('recipe = "fvae"\n')
+    store = place.store()
+    place.checkpoint(ServerState(1, {"decoder": torch.zeros(3)}), store)
+    return store
+
+
+def test_one_process_owns_a_run_and_a_kill_lets_go_of_it(tmp_path):
+    place = Folder(tmp_path / "run")
+    place_with_a_checkpoint(place)
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with place.owned(begun=True):
+            os.write(told, b"x")
+            signal.pause()
+    assert os.read(ready, 1) == b"x"
+    with pytest.raises(BadInput, match="another process works on this run"), place.owned(begun=True):
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with place.owned(begun=True):
+        pass
+
+
+def test_a_run_that_another_process_began_or_finished_meanwhile_is_not_written_over(tmp_path):
+    place = Folder(tmp_path / "run")
+    place_with_a_checkpoint(place)
+    with pytest.raises(BadInput, match="made this run meanwhile"), place.owned(begun=False):
+        pass
+    place.generator.touch()
+    place.privacy.touch()
+    with pytest.raises(BadInput, match="made this run meanwhile"), place.owned(begun=True):
+        pass
+
+
+def test_what_was_never_begun_is_not_owned(tmp_path):
+    with pytest.raises(BadInput, match="not a run"), Folder(tmp_path / "run").owned(begun=True):
+        pass
+    assert not (tmp_path / "run").exists()

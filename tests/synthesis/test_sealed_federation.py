@@ -18,6 +18,7 @@ from fedsynth.engines.inprocess import InProcess
 from fedsynth.engines.job import JobEnded
 from fedsynth.engines.messages import Begin, Result, Work, read
 from fedsynth.engines.sealed import SealingSite
+from fedsynth.engines.site_run import Refusal
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.rng import Rng
@@ -250,7 +251,7 @@ def test_a_site_opens_no_average_over_too_few(finished):
     world, _ = finished
     site = half(world)
     alone = site.seal(0, torch.zeros(1, site.algorithm.wire.dim, dtype=torch.float64), 2)
-    with pytest.raises(BadInput, match="over 2 clients; this site opens those over 3"):
+    with pytest.raises(Refusal, match="over 2 clients; this site opens those over 3"):
         site.unseal(alone)
     enough = site.seal(0, torch.zeros(1, site.algorithm.wire.dim, dtype=torch.float64), 3)
     assert all(not part.any() for part in site.unseal(enough).values())

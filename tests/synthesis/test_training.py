@@ -7,6 +7,7 @@ import pytest
 from fedsynth import Rng, Synthesizer, clients_from
 from fedsynth.data.clients import encode_clients
 from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
+from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Purse
@@ -218,3 +219,22 @@ def test_split_clients_are_the_same_under_a_seed(frame):
     rows = frame.drop(columns="owner")
     first, second = (clients_from(rows, clients=7, rng=Rng(3)).owner for _ in range(2))
     assert (first == second).all()
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_a_run_that_diverged_states_the_epsilon_of_its_plan(trust, schema, owners, monkeypatch):
+    """Where it stopped depends on what was released, so the value of the odometer there is no bound."""
+    step = Algorithm.server_round
+
+    def broken(self, state, total, rng, weight=1.0):
+        after, loss = step(self, state, total, rng, weight)
+        if after.version == 2:
+            after.parts["decoder"][0] = float("nan")
+        return after, loss
+
+    monkeypatch.setattr(Algorithm, "server_round", broken)
+    made = Synthesizer("dpd_fvae", schema, **{**BUDGET, **SMALL, "rounds": 12}, trust=trust).fit(owners)
+    assert len(made.history) == 1 and "diverged" in made.notes[0]
+    assert 8.0 * 0.99 < made.privacy.epsilon <= 8.0
+    (rest,) = [line for line in made.privacy.releases if "not run" in line["what"]]
+    assert "rounds 3 to 12, planned and not run" in rest["what"] and rest["count"] >= 1

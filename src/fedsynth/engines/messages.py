@@ -286,8 +286,8 @@ def _value(where: str, kind: Any, value: Any) -> Any:
         return value
     if kind is float and type(value) in (int, float) and math.isfinite(value):
         return float(value)
-    if kind == tuple[str, ...] and isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return tuple(value)
+    if kind == tuple[str, ...] and isinstance(value, list):
+        return tuple(_value(where, str, one) for one in value)
     if kind == Mapping[str, Any] and isinstance(value, dict):
         return value
     raise BadMessage(f"{where}={str(value)[:80]!r}: expected {getattr(kind, '__name__', kind)}")

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedsynth.engines.buffered import Buffered
 from fedsynth.engines.remote import Remote
 from fedsynth.engines.routed import Routed
-from fedsynth.engines.site_run import Seal
+from fedsynth.engines.site_run import Refusal, Seal
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Arrival
@@ -70,8 +70,9 @@ class SealingSite:
         total = self._transport.zero(self.algorithm.wire)
         total.add(sealed, self._transport.key.fingerprint, final=True)
         if total.count < self.minimum:
-            raise BadInput(
-                f"the sealed average is over {total.count} clients; this site opens those over {self.minimum} or more"
+            raise Refusal(
+                "policy",
+                f"the sealed average is over {total.count} clients; this site opens those over {self.minimum} or more",
             )
         return self.algorithm.parts_of(self._transport.open(self.algorithm.wire, total))
 

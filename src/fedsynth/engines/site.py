@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,15 +122,13 @@ class Site:
                 return self._refused(message.run, answers, Refusal("message", str(error)))
             except OSError as error:
                 self._runs.clear()  # what was not written did not happen
-                reason = f"the site cannot write its state ({error.strerror or error}); it takes part again when it can"
-                return self._refused(message.run, answers, Refusal("disk", reason))
-            except FedsynthError as error:
-                self._runs.clear()
-                return self._refused(message.run, answers, Refusal("policy", str(error)))
+                why = error.strerror or type(error).__name__
+                reason = f"the site cannot write its state ({why}); it takes part again when it can"
+                return self._refused(message.run, answers, Refusal("disk", reason), error)
             except Exception as error:  # the coordinator shall hear of it, and other runs shall go on
                 self._runs.clear()
-                reason = f"the site failed: {type(error).__name__}: {error}"
-                return self._refused(message.run, answers, Refusal("error", reason))
+                reason = f"the site failed ({type(error).__name__}); what happened is in its own audit log"
+                return self._refused(message.run, answers, Refusal("error", reason), error)
 
     def _answer(self, message: Message, answers: str) -> bytes:
         match message:
@@ -149,9 +147,11 @@ class Site:
                 return write(Report(message.run, answers, version))
         raise BadMessage(f"kind={message.kind!r}: a site is not asked that")
 
-    def _refused(self, run: str, answers: str, refusal: Refusal) -> bytes:
+    def _refused(self, run: str, answers: str, refusal: Refusal, cause: Exception | None = None) -> bytes:
+        """Tell the coordinator why; the text of a `cause` may quote a row, so it stays in this site's own log."""
+        kept = {} if cause is None else {"cause": f"{type(cause).__name__}: {cause}"}
         with suppress(OSError):  # a full disk must not keep the coordinator from hearing of it
-            self.audit.note("refused", run=run, code=refusal.code, reason=str(refusal))
+            self.audit.note("refused", run=run, code=refusal.code, reason=str(refusal), **kept)
         return write(Refuse(run, answers, refusal.code, str(refusal)[:2000], refusal.final))
 
     def _invited(self, invite: Invite, answers: str) -> bytes:
@@ -162,7 +162,7 @@ class Site:
         return write(Accept(invite.run, answers, clients, session, self.seeded))
 
     def _begun(self, begin: Begin, answers: str) -> bytes:
-        folder = RunFolder(run_path(self.folder, begin.run))
+        folder = self._folder(begin.run)
         standing = folder.load() if folder.exists else Standing()
         written = write(begin)
         same = folder.exists and folder.begin() == written
@@ -195,7 +195,8 @@ class Site:
                 f"largest={begin.terms.largest}: this site has {len(self.holding.clients)} clients and knows as many "
                 "shares of the noise, more than the promise counts on"
             )
-        if not (standing.since or standing.waiting):
+        paid = any(line.run == begin.run for line in self.ledger.lines())
+        if not (standing.since or standing.waiting or paid):
             return
         earlier = read(folder.begin())
         assert isinstance(earlier, Begin)
@@ -209,6 +210,9 @@ class Site:
         terms = run.begin.terms
         if terms.inspection and not self._looking().allows(terms, work.job):
             raise BadMessage(f"job={work.job[:40]!r}: this step of an inspection has no such job")
+        if work.sites > run.begin.sites:
+            raise BadMessage(f"sites={work.sites}: this run began with {run.begin.sites}")
+        _check_version(run, work.version, work.since, most=run.rounds - 1 if work.job == "round" else 0)
         run.settle(work.used, work.since, work.version)
         result = run.answer(work)
         self.audit.note("answered", run=work.run, job=work.job, version=work.version, session=work.session)
@@ -218,23 +222,38 @@ class Site:
         if settle.over and self._standing(settle.run).over:
             return write(Done(settle.run, answers, 0))
         run = self._current(settle.run, settle.session)
+        _check_version(run, settle.version, settle.since, most=run.rounds)
         run.settle(settle.used, settle.since, settle.version)
         paid = run.purse.rounds
         if settle.over:
+            self._pay_for_the_rest(run, settle.version)
             run.finish()
             self._runs.pop(settle.run, None)
             self.audit.note("finished", run=settle.run, version=settle.version)
         return write(Done(settle.run, answers, paid))
 
+    def _pay_for_the_rest(self, run: SiteRun, version: int) -> None:
+        """Charge the plan to its end where the server stops before: why it does is not known here."""
+        try:
+            run.purse.pay_for_the_rest(version)
+        except BudgetExhausted as error:
+            self.audit.note("the rest of the plan is not charged", run=run.begin.run, reason=str(error))
+
     def _staged(self, stage: Stage, answers: str) -> bytes:
         run = self._current(stage.run, stage.session)
+        _check_version(run, stage.version, stage.version, most=run.rounds)
         if run.sealer is None:
             raise BadMessage(f"stage={stage.name[:40]!r}: the transport of this run has no stages")
-        blob = run.sealer.stage(stage.version, stage.name, stage.blob)
+        with _without_rows():
+            blob = run.sealer.stage(stage.version, stage.name, stage.blob)
         return write(Staged(stage.run, answers, stage.name, blob))
 
+    def _folder(self, run: str) -> RunFolder:
+        with _without_rows():
+            return RunFolder(run_path(self.folder, run))
+
     def _standing(self, run: str) -> Standing:
-        folder = RunFolder(run_path(self.folder, run))
+        folder = self._folder(run)
         if run in self._runs:
             return self._runs[run].standing
         standing = folder.load() if folder.exists else Standing()
@@ -253,7 +272,7 @@ class Site:
 
     def _run(self, name: str) -> SiteRun:
         if name not in self._runs:
-            folder = RunFolder(run_path(self.folder, name))
+            folder = self._folder(name)
             if not folder.exists:
                 raise Refusal("begin", f"run {name}: this site has not begun it")
             begin = read(folder.begin())
@@ -269,8 +288,10 @@ class Site:
 
     def _assigned(self, begin: Begin) -> Assigned:
         if begin.terms.inspection:
-            return self._looking().assigned(begin)
-        algorithm = self._compose(begin.terms, self.holding.schema)
+            with _without_rows():  # they are looked at when its clients are
+                return self._looking().assigned(begin)
+        with _without_rows():
+            algorithm = self._compose(begin.terms, self.holding.schema)
         return Assigned(algorithm, lambda: self.holding.clients)
 
     def _purse(self, begin: Begin, assigned: Assigned) -> SitePurse:
@@ -306,12 +327,33 @@ class Site:
     def _agree_to_look(self, terms: Terms) -> None:
         if not self.policy.inspect:
             raise Refusal("policy", f"inspections are not allowed here; {_INSPECT}")
-        self._looking().agree(terms)
+        with _without_rows():
+            self._looking().agree(terms)
 
     def _looking(self) -> Look:
         if self._look is None:
             raise Refusal("policy", "this job is for training; an inspection is a job of its own")
         return self._look
+
+
+@contextmanager
+def _without_rows() -> Iterator[None]:
+    """Around work that sees no row: what is wrong with it may be told in its own words."""
+    try:
+        yield
+    except (Refusal, BadMessage, BudgetExhausted):
+        raise
+    except FedsynthError as error:
+        raise Refusal("policy", str(error)) from error
+
+
+def _check_version(run: SiteRun, version: int, since: int, *, most: int) -> None:
+    """A site agreed to so many rounds; a message about others is refused before anything is written."""
+    if not since <= version <= most:
+        raise BadMessage(
+            f"version={version}, since={since}: this site agreed to {run.rounds} rounds; expected since <= version "
+            f"<= {most}"
+        )
 
 
 def _too_few(sites: int, policy: Policy) -> str:

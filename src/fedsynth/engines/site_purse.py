@@ -6,6 +6,7 @@ counts both cases: so each round of the run is paid for, also those in which no 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -109,24 +110,45 @@ class SitePurse:
             else:
                 labels = [f"round {version + 1}{again}"]
             entries += self._owed(charge, labels, clients)
-        if entries:
-            self._check(entries)
-            self._budget.spend_all(self._ledger, entries)
-            self._note(entries)
+        self._spend(entries)
         if job is self._algorithm:
             self._caught_up = max(self._caught_up, version)
         return entries
 
     def catch_up(self, version: int) -> None:
-        """Write down the rounds up to `version` that were sampled without asking here; they have happened."""
+        """Pay for the rounds up to `version` that were sampled without asking here; they have happened."""
         entries: list[Entry] = []
         for charge in self._algorithm.charges():
             if charge.event != charge.release.event:
                 entries += self._owed(charge, self._missed(version), np.empty(0, dtype=np.int64))
-        if entries:
-            self._ledger.append_all(entries)
-            self._note(entries)
+        self._spend(entries)
         self._caught_up = max(self._caught_up, version)
+
+    def pay_for_the_rest(self, version: int) -> None:
+        """Pay for the planned rounds after `version`, where training began and will not go on.
+
+        If the server stopped because of what was released, only the whole plan bounds what that tells.
+        """
+        rounds, schedule = self._algorithm.rounds, self._algorithm.schedule
+        entries: list[Entry] = []
+        for charge in self._algorithm.charges():
+            label = f"{charge.release.what}, round "
+            own = [(what, holder) for what, holder in self._paid if what.startswith(label)]
+            paid = max(Counter(holder for _, holder in own).values(), default=0)
+            last = max([version, *(int(what.removeprefix(label).partition(",")[0]) for what, _ in own)])
+            planned = schedule.participations(rounds) if charge.holder == "client" else rounds
+            rest = min(rounds - last, planned - paid)
+            if paid and rest > 0:
+                when = f"{rest} of {rounds} rounds planned and not run"
+                entries.append(self._entry(charge, when, charge.holder, rest))
+        self._spend(entries)
+
+    def _spend(self, entries: Sequence[Entry]) -> None:
+        """Make lines durable, if the run's cap and the site's budget allow all of them."""
+        if entries:
+            self._check(entries)
+            self._budget.spend_all(self._ledger, entries)
+            self._note(entries)
 
     def _missed(self, version: int) -> list[str]:
         return [f"round {number}" for number in range(self._caught_up + 1, version + 1)]

@@ -85,11 +85,17 @@ class SiteRun:
         self._labor = labor
         self.standing: Standing = folder.load()
 
+    @property
+    def rounds(self) -> int:
+        """The rounds that this site agreed to."""
+        return self.algorithm.rounds
+
     def settle(self, used: tuple[str, ...], since: int, version: int) -> None:
         """Make what was used valid and forget what never will be; the rounds that happened are paid for.
 
         The answer to a question is kept to the end: asked for under another name, it would be another release.
         """
+        self.purse.catch_up(version)
         rounds = [one for one in self.standing.waiting if one.job == "round"]
         named = {one.name for one in rounds if one.name in used}
         void = {one.name for one in rounds if one.version < since} - named
@@ -101,7 +107,6 @@ class SiteRun:
                     self._folder.store.discard(one.clients)
             fresh = self.standing.used(named, self.algorithm.schedule.separation).without(void)
             self._save(replace(fresh, since=max(since, fresh.since)))
-        self.purse.catch_up(version)
 
     def finish(self) -> None:
         """The run is over: its private parts are removed."""

@@ -32,7 +32,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.privacy.mechanism import Charge, Release, Unit
 from fedsynth.recipes.budget import adjacency_of, cost
 from fedsynth.recipes.registry import Recipe
@@ -103,7 +103,9 @@ class ChargedSearch:
         held = encoded.pooled() if recipe.pooled else encoded
         task = task_of(recipe, self.request, self.schema, held)
         earlier = ledger_of(self.schema, self.request.schema)
-        spent = [] if earlier is None else [line.cost for line in earlier.lines()]
+        spent = [
+            priced(line, task.unit, "add-remove") for line in ([] if earlier is None else earlier.lines())
+        ]
         noise, statistic = self._calibrated(recipe, task, spent)
         offered = [self._prepared(recipe, task, held, settings, noise) for settings in self.tried]
 

@@ -81,17 +81,36 @@ def run(
         opened = algorithm.transport.open(algorithm.wire, heard.total)
         after, loss = algorithm.server_round(state, opened, rng.at("server", state.version), heard.weight)
         diverged = _diverged(after)
-        if diverged:
-            tell(f"round {after.version}: {diverged}; training ends with the model of round {state.version}")
-            break
         if heard.standing is not None:
             standing = heard.standing.settled(heard.came, state.version)
             after = replace(after, standing=standing.to_tensors())
+        if diverged:
+            tell(f"round {after.version}: {diverged}; training ends with the model of round {state.version}")
+            _pay_for_the_rest(algorithm, after, rounds, pay)
+            break
         state = after
         link.commit(state)
         seconds = time.perf_counter() - began
         seen(state, _round_of(state.version, loss, seconds, heard))
     return state
+
+
+def _pay_for_the_rest(algorithm: Algorithm, state: ServerState, rounds: int, pay: Pay) -> None:
+    """Charge the planned rounds that are not run: the released model says where training ends.
+
+    Where outputs say when a run ends, only the whole plan bounds its cost, not the odometer's value at the stop.
+    """
+    schedule, done = algorithm.schedule, algorithm.schedule.participations(state.version)
+    if schedule.buffered:
+        done = int(Standing.from_tensors(state.standing, schedule.clients).uses.max(initial=0))
+    left = {"server": rounds - state.version, "client": schedule.participations(rounds) - done}
+    rest = [(charge, charge.release.count * left[charge.holder]) for charge in algorithm.charges()]
+    charges = [Charge(replace(one.release, count=count), one.event) for one, count in rest if count > 0]
+    if charges:
+        when = (
+            f"rounds {state.version + 1} to {rounds}, planned and not run: what was released ended training"
+        )
+        pay(when, charges, np.empty(0, dtype=np.int64))
 
 
 def _diverged(state: ServerState) -> str:

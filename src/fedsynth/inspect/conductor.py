@@ -20,9 +20,9 @@ from fedsynth.inspect.plan import Source, hash_of
 from fedsynth.inspect.seen import FILE, Seen
 from fedsynth.inspect.selection import Selection
 from fedsynth.privacy.chain import head_path
-from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.rng import Rng
-from fedsynth.synthesis.conductor import alone, earlier_ledger
+from fedsynth.synthesis.conductor import earlier_ledger, one_job
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import check_claim
@@ -38,7 +38,7 @@ class Conductor:
     ) -> None:
         """Bring the inspection to its end; one that was interrupted after its first release is not gone on with."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with alone(folder):
+        with one_job(folder):
             if not (folder / FILE).is_file():
                 folder.mkdir(exist_ok=True)
                 _conduct(asked, channel, folder, tell)
@@ -73,7 +73,7 @@ def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tel
 def looked(call: Call, purse: Purse) -> Seen:
     """All steps of an inspection, over the sites that agree to it as it is calibrated."""
     asked, rng = call.asked, Rng(call.asked.request.seed)
-    spent = [line.cost for line in purse.ledger.lines()]
+    spent = [priced(line, "client", "add-remove") for line in purse.ledger.lines()]
     roster = call.gather()
     while True:
         check_claim(asked.request, asked.schema, "client", roster.clients)

@@ -19,7 +19,7 @@ from fedsynth.inspect.seen import Seen
 from fedsynth.inspect.step import Rows
 from fedsynth.inspect.verdict import Finding, Null, judge
 from fedsynth.privacy.budget import Budget
-from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import adjacency_of, sampling_of
 from fedsynth.rng import Rng
@@ -56,7 +56,7 @@ def inspect(
     for selection in asked.selections.values():
         rows.marks(selection.criterion)
     schema = _schema(asked, earlier)
-    spent = [] if schema is None else [line.cost for line in schema.lines()]
+    spent = [priced(line, "client", "add-remove") for line in ([] if schema is None else schema.lines())]
     agenda = Agenda.of(asked, len(raw), spent)
     purse = _purse(asked, agenda, out, earlier, schema)
     seen = agenda.look(Simulated(rows, asked.request.device), rng, purse.pay, tell)

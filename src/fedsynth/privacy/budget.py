@@ -5,6 +5,7 @@
 epsilon = 3.0
 delta = 1e-6
 unit = "record"
+adjacency = "add-remove"   # neighbors: with one client (or record) more or less; every release is charged under it
 ```
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,12 +23,23 @@ from dp_accounting import DpEvent
 
 from fedsynth.errors import BadInput, BudgetExhausted, nearest
 from fedsynth.privacy.accountant import ACCOUNTANTS
-from fedsynth.privacy.events import compose, flatten
-from fedsynth.privacy.ledger import Entry, Ledger, Line
+from fedsynth.privacy.events import flatten, noise_apart
+from fedsynth.privacy.ledger import EVERYONE, Entry, Ledger, Line, priced
 from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.privacy.pairs import ADJACENCIES
 
 _SLACK = 1e-9  # a budget of 3 allows what costs 3
+_Releases = Counter[tuple[str, float]]  # how often each happened: its form, and its noise
+
+
+@dataclass
+class _Tally:
+    """Releases by holder: those on one ledger as far as it was read, and those that a budget is known to allow."""
+
+    ledger: Ledger | None = None
+    lines: int = 0
+    made: dict[str, _Releases] = field(default_factory=dict)
+    allowed: dict[str, _Releases] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class Budget:
     unit: Unit = "client"
     adjacency: str = "add-remove"
     accountant: str = "pld"
-    _approved: dict[str, dict[str, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tally: _Tally = field(default_factory=_Tally, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
@@ -76,8 +89,8 @@ class Budget:
 
         A whole run can be checked before its first round; its rounds are then let through at once.
         """
-        wanted = _counts([*ledger.lines(), *entries])
-        if self._covers(wanted):
+        made, asked = self._made(ledger), self._by_holder(entries)
+        if self._allows(made, asked):
             return
         spent = ledger.epsilon(
             self.delta,
@@ -92,8 +105,9 @@ class Budget:
                 f"({self.unit}, {self.adjacency}), over the budget of {self.epsilon:g}; nothing was "
                 "released. Use more noise, fewer rounds, or ask the owner of the data for a larger budget"
             )
-        self._approved.clear()
-        self._approved.update(wanted)
+        self._tally.allowed = {
+            holder: made.get(holder, Counter()) + asked.get(holder, Counter()) for holder in {*made, *asked}
+        }
 
     def spend(
         self,
@@ -123,24 +137,50 @@ class Budget:
         )
         return max(0.0, self.epsilon - spent)
 
-    def _covers(self, wanted: dict[str, dict[str, int]]) -> bool:
-        """True if an approved set of releases holds all of these."""
-        return bool(self._approved) and all(
-            count <= self._approved.get(holder, {}).get(key, 0)
-            for holder, counts in wanted.items()
-            for key, count in counts.items()
+    def _made(self, ledger: Ledger) -> dict[str, _Releases]:
+        """The releases on the ledger; only lines that are new are read."""
+        tally = self._tally
+        if tally.ledger is not ledger:
+            tally.ledger, tally.lines, tally.made = ledger, 0, {}
+        fresh = ledger.lines(tally.lines)
+        tally.lines += len(fresh)
+        for holder, releases in self._by_holder(fresh).items():
+            tally.made[holder] = tally.made.get(holder, Counter()) + releases
+        return tally.made
+
+    def _by_holder(self, lines: Sequence[Line | Entry]) -> dict[str, _Releases]:
+        """How often each release happened, by holder."""
+        by_holder: dict[str, _Releases] = {}
+        for line in lines:
+            releases = by_holder.setdefault(line.holder, Counter())
+            for leaf, count in flatten(priced(line, self.unit, self.adjacency)):
+                releases[noise_apart(leaf)] += count
+        return by_holder
+
+    def _allows(self, made: Mapping[str, _Releases], asked: Mapping[str, _Releases]) -> bool:
+        """True if nobody whom these releases concern has more of them, or less noisy ones, than were allowed before."""
+        allowed = self._tally.allowed
+        holders = set(asked) - set(EVERYONE)
+        if len(holders) < len(asked):  # all are concerned by what everybody pays for
+            holders = {*made, *asked, EVERYONE[0]} - set(EVERYONE) or {EVERYONE[0]}
+        return bool(allowed) and all(
+            _within(_exposure(holder, made, asked), _exposure(holder, allowed)) for holder in holders
         )
 
 
-def _counts(lines: Sequence[Line | Entry]) -> dict[str, dict[str, int]]:
-    """How often each release happened, by holder."""
-    by_holder: dict[str, list[Line | Entry]] = {}
-    for line in lines:
-        by_holder.setdefault(f"{line.holder} {line.unit}", []).append(line)
-    return {
-        holder: {repr(leaf): count for leaf, count in flatten(compose(line.cost for line in group))}
-        for holder, group in by_holder.items()
-    }
+def _exposure(holder: str, *releases: Mapping[str, _Releases]) -> _Releases:
+    """The releases that concern this holder, those of everyone included."""
+    names = {holder, *EVERYONE}
+    return sum((group[name] for group in releases for name in names if name in group), Counter())
+
+
+def _within(releases: _Releases, allowed: _Releases) -> bool:
+    """Whether each release can be matched to an allowed one of its form with as much noise or less."""
+
+    def up_to(noise: float, form: str, group: _Releases) -> int:
+        return sum(count for (other, least), count in group.items() if other == form and least <= noise)
+
+    return all(up_to(noise, form, releases) <= up_to(noise, form, allowed) for form, noise in releases)
 
 
 def _parsed(path: Path) -> dict[str, Any]:

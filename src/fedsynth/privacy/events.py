@@ -54,6 +54,16 @@ class ExponentialMechanismDpEvent(DpEvent):
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
+class ReplaceOneDpEvent(DpEvent):
+    """One release that is charged under replace-one, whatever the adjacency of the total that it is part of.
+
+    Only for accounting: a ledger holds the release itself.
+    """
+
+    event: DpEvent
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
 class DiscreteGaussianDpEvent(DpEvent):
     """Discrete Gaussian noise on a fixed-point grid, in any number of dimensions.
 
@@ -179,6 +189,15 @@ def compose(events: Iterable[DpEvent]) -> DpEvent:
     return listed[0] if len(listed) == 1 else ComposedDpEvent(listed)
 
 
+def replaced(event: DpEvent) -> DpEvent:
+    """The same releases, each charged under replace-one.
+
+    >>> replaced(SelfComposedDpEvent(GaussianDpEvent(1.0), 4)).event
+    ReplaceOneDpEvent(event=GaussianDpEvent(noise_multiplier=1.0))
+    """
+    return compose(repeat(ReplaceOneDpEvent(leaf), count) for leaf, count in flatten(event))
+
+
 def flatten(event: DpEvent) -> list[tuple[DpEvent, int]]:
     """Single releases and how often each happened; equal ones are counted together.
 
@@ -190,6 +209,20 @@ def flatten(event: DpEvent) -> list[tuple[DpEvent, int]]:
         key = repr(leaf)
         counts[key] = (leaf, count + counts.get(key, (leaf, 0))[1])
     return [(leaf, count) for leaf, count in counts.values() if count > 0]
+
+
+def noise_apart(event: DpEvent) -> tuple[str, float]:
+    """The form of one release and its noise: of two of one form, the one with more noise costs no more.
+
+    >>> noise_apart(PoissonSampledDpEvent(0.2, GaussianDpEvent(1.5)))[1]
+    1.5
+    """
+    if isinstance(event, (PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, ReplaceOneDpEvent)):
+        form, noise = noise_apart(event.event)
+        return f"{attr.evolve(event, event=NoOpDpEvent())} of {form}", noise
+    if isinstance(event, (GaussianDpEvent, LaplaceDpEvent)):
+        return type(event).__name__, float(event.noise_multiplier)
+    return repr(event), 0.0
 
 
 def _walk(event: DpEvent, count: int) -> Iterable[tuple[DpEvent, int]]:

@@ -13,17 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import DpEvent, NoOpDpEvent
+from dp_accounting import DpEvent, NonPrivateDpEvent, NoOpDpEvent
 
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy import chain
-from fedsynth.privacy.accountant import Answer, Counted, answer_steps
-from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat
+from fedsynth.privacy.accountant import Answer, answer
+from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat, replaced
 from fedsynth.privacy.mechanism import Trust, Unit
-from fedsynth.privacy.pairs import Step, steps_of
 
 EVERYONE = ("server", "client")  # holders whose lines concern every client; other names are one client's own
-_OPEN = Step(private=False)
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,10 @@ class Ledger:
             finally:
                 self._depth -= 1
 
-    def lines(self) -> list[Line]:
-        """Every line so far, also those that other runs wrote; refuses a ledger that somebody changed."""
+    def lines(self, start: int = 0) -> list[Line]:
+        """Every line from `start` on, also those that other runs wrote; refuses a ledger that somebody changed."""
         self._look()
-        return [_line(line) for line in self._lines]
+        return [_line(line) for line in self._lines[start:]]
 
     def verify(self) -> list[str]:
         """What is wrong with the ledger, in sentences; empty if nothing is.
@@ -188,7 +186,12 @@ class Ledger:
         lines = [line.to_the_public for line in lines] if public else lines
         unit = unit or _only_unit(lines)
         answers = [
-            answer_steps(_steps(group, unit, adjacency), delta, accountant=accountant)
+            answer(
+                compose(priced(line, unit, adjacency) for line in group),
+                delta,
+                adjacency=adjacency,
+                accountant=accountant,
+            )
             for group in exposures(lines)
         ]
         return max(answers, key=lambda found: found.epsilon)
@@ -290,18 +293,18 @@ def exposures(lines: Sequence[Line]) -> list[list[Line]]:
     for line in lines:
         if line.holder not in EVERYONE:
             own.setdefault(line.holder, []).append(line)
-    distinct = {repr(compose(line.cost for line in group)): group for group in own.values()}
+    distinct = {repr([(line.unit, line.trust, line.cost) for line in group]): group for group in own.values()}
     return [common + group for group in distinct.values()] or [common]
 
 
-def _steps(lines: Sequence[Line], unit: str, adjacency: str) -> Counted:
-    """What the lines cost one client, or one record.
+def priced(line: Line | Entry, unit: str, adjacency: str) -> DpEvent:
+    """What a line costs one client, or one record, as an event to be accounted under `adjacency`.
 
-    A record's change replaces its client's contribution; a guarantee for records says nothing about a client.
+    A record's change replaces its client's contribution; a guarantee for records says nothing about a client. Whoever
+    sends a message with noise of its own shows that it is there, so add-remove has nothing to hide: another message in
+    its place moves it by twice the clip.
     """
-    same = compose(line.cost for line in lines if line.unit == unit)
-    other = compose(line.cost for line in lines if line.unit != unit)
-    steps = steps_of(same, adjacency)
-    if isinstance(other, NoOpDpEvent):
-        return steps
-    return steps + (steps_of(other, "replace-one") if unit == "record" else [(_OPEN, 1)])
+    if line.unit != unit:
+        return replaced(line.cost) if unit == "record" else repeat(NonPrivateDpEvent(), min(line.count, 1))
+    shows_presence = line.trust == "local" and unit == "client" and adjacency == "add-remove"
+    return replaced(line.cost) if shows_presence else line.cost

@@ -32,6 +32,7 @@ from fedsynth.privacy.events import (
     DiscreteGaussianDpEvent,
     EpsilonDeltaDpEvent,
     ExponentialMechanismDpEvent,
+    ReplaceOneDpEvent,
     flatten,
     repeat,
 )
@@ -119,6 +120,8 @@ def _step(event: DpEvent, adjacency: str) -> Step:
     match event:
         case NonPrivateDpEvent():
             return _OPEN
+        case ReplaceOneDpEvent():
+            return _step(event.event, "replace-one")
         case GaussianDpEvent() | DiscreteGaussianDpEvent():
             return _gaussian(_noise(event), adjacency)
         case LaplaceDpEvent():

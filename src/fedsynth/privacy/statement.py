@@ -10,14 +10,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.accountant import Answer, answer
-from fedsynth.privacy.events import event_from_json, repeat
-from fedsynth.privacy.ledger import EVERYONE, Ledger, Line
+from fedsynth.privacy.ledger import EVERYONE, Ledger, Line, priced
 from fedsynth.privacy.pairs import SAMPLINGS
 from fedsynth.privacy.wording import caveat_simulation, caveats_inferred, caveats_shares, shown, wording
 
@@ -111,7 +110,7 @@ def statement(
     differs = found is not None and claimed and any(line.to_the_public != line for line in lines)
     how = {"adjacency": adjacency, "accountant": accountant, "unit": unit}
     public = ledger.answer(delta, **how, public=True).epsilon if differs else None
-    releases = _releases(lines, delta, adjacency, accountant, claimed)
+    releases = _releases(lines, unit, delta, adjacency, accountant, claimed)
     trust = _trust(lines)
     draft = Statement(
         unit=unit,
@@ -152,24 +151,24 @@ def _trust(lines: Sequence[Line]) -> str:
 
 
 def _releases(
-    lines: Sequence[Line], delta: float, adjacency: str, accountant: str, claimed: bool
+    lines: Sequence[Line], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
 ) -> tuple[dict[str, Any], ...]:
     """The lines by kind of release; of local ones the count is that of the client who sent most."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
         key = json.dumps([_kind(line.what), line.event, line.holder in EVERYONE], sort_keys=True)
         groups.setdefault(key, []).append(line)
-    return tuple(_release(group, delta, adjacency, accountant, claimed) for group in groups.values())
+    return tuple(_release(group, unit, delta, adjacency, accountant, claimed) for group in groups.values())
 
 
 def _release(
-    group: Sequence[Line], delta: float, adjacency: str, accountant: str, claimed: bool
+    group: Sequence[Line], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
 ) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for line in group:
         counts[line.holder] = counts.get(line.holder, 0) + line.count
     count = sum(counts.values()) if group[0].holder in EVERYONE else max(counts.values())
-    event = repeat(event_from_json(group[0].event), count)
+    event = priced(replace(group[0], count=count), unit, adjacency)
     alone = answer(event, delta, adjacency=adjacency, accountant=accountant).epsilon if claimed else None
     return {
         "what": _kind(group[0].what),

@@ -13,10 +13,11 @@ from dp_accounting import DpEvent
 from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy import account
+from fedsynth.privacy.ledger import Entry, Line, priced
 from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 
-_TINY = 1e-12  # delta at which two pure costs are compared
+_DIGITS = 10_000  # steps of the search for the epsilon that a recipe divides itself
 MOST_EPSILON = 1e8  # promises nothing long before; the accountant's arithmetic ends soon after
 
 
@@ -56,8 +57,8 @@ def each_round(algorithm: Algorithm) -> DpEvent:
     )
 
 
-def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = ()) -> DpEvent:
-    """All that a whole run costs whoever is worst off, with what was paid for before it.
+def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = (), delta: float = 1e-12) -> DpEvent:
+    """All that a whole run costs whoever is worst off at `delta`, with what was paid for before it.
 
     Where each client pays for itself, that is one that takes part as often as the schedule lets anybody.
     """
@@ -70,7 +71,7 @@ def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = ()) -> DpEvent:
     ]
     if algorithm.balance is not None and algorithm.balance.apart:
         ways = (account.compose([*paid, *once(algorithm)]), account.compose([*paid, *rounds]))
-        return max(ways, key=lambda event: account.epsilon(event, _TINY, adjacency=adjacency_of(algorithm)))
+        return max(ways, key=lambda event: account.epsilon(event, delta, adjacency=adjacency_of(algorithm)))
     return account.compose([*paid, *once(algorithm), *rounds])
 
 
@@ -86,9 +87,9 @@ def sampling_of(algorithm: Algorithm) -> str:
 
 
 def fit_budget(
-    recipe: Recipe, task: Task, values: Mapping[str, Any], target: Target, paid: Sequence[DpEvent] = ()
+    recipe: Recipe, task: Task, values: Mapping[str, Any], target: Target, paid: Sequence[Line | Entry] = ()
 ) -> tuple[Algorithm, dict[str, Any]]:
-    """The algorithm that spends at most the target, and its arguments.
+    """The algorithm that spends at most the target together with what was `paid` before, and its arguments.
 
     Rounds given (or neither): the noise is calibrated. Noise given: as many rounds as the budget allows. Both:
     refused unless they fit. A recipe with an argument `epsilon` is told the budget and divides it itself.
@@ -103,39 +104,59 @@ def fit_budget(
         return recipe.build(task, {**chosen, "noise_multiplier": noise})
 
     adjacency = adjacency_of(with_noise(1.0))
-    _spent(paid, target, adjacency)
+    earlier = _earlier(paid, target, task.unit, adjacency)
     if target.noise_multiplier is None:
         noise = account.calibrate(
-            lambda z: cost(with_noise(z), paid), target.epsilon, target.delta, adjacency=adjacency
+            lambda z: cost(with_noise(z), earlier, target.delta),
+            target.epsilon,
+            target.delta,
+            adjacency=adjacency,
         )
         chosen["noise_multiplier"] = noise
         return with_noise(noise), chosen
     chosen["noise_multiplier"] = target.noise_multiplier
-    return _with_given_noise(recipe, task, chosen, target, adjacency, paid)
+    return _with_given_noise(recipe, task, chosen, target, adjacency, earlier)
 
 
 def _with_whole_budget(
-    recipe: Recipe, task: Task, chosen: dict[str, Any], target: Target, paid: Sequence[DpEvent]
+    recipe: Recipe, task: Task, chosen: dict[str, Any], target: Target, paid: Sequence[Line | Entry]
 ) -> tuple[Algorithm, dict[str, Any]]:
-    """The algorithm of pure epsilon whose clients may spend what is left of the target, each for itself."""
+    """The algorithm of pure epsilon whose clients may spend the most that fits the target, each for itself."""
     if target.noise_multiplier is not None:
         raise BadInput(
             f"noise_multiplier={target.noise_multiplier:g}: {recipe.name} adds no noise, it draws its messages by "
             "--epsilon; leave --noise-multiplier out"
         )
-    chosen["epsilon"] = target.epsilon - _spent(paid, target)
+    whole = recipe.build(task, {**chosen, "epsilon": target.epsilon})
+    adjacency = adjacency_of(whole)
+    earlier = _earlier(paid, target, task.unit, adjacency)
+
+    def fits(share: int) -> bool:
+        algorithm = recipe.build(task, {**chosen, "epsilon": target.epsilon * share / _DIGITS})
+        spent = cost(algorithm, earlier, target.delta)
+        return account.epsilon(spent, target.delta, adjacency=adjacency) <= target.epsilon
+
+    share = account.largest(fits, 1, _DIGITS) if earlier else _DIGITS
+    if share is None:
+        raise _exhausted(target, account.epsilon(account.compose(earlier), target.delta, adjacency=adjacency))
+    chosen["epsilon"] = target.epsilon * share / _DIGITS
     return recipe.build(task, chosen), chosen
 
 
-def _spent(paid: Sequence[DpEvent], target: Target, adjacency: str = "add-remove") -> float:
-    """What was paid before training, such as a schema; refused if it leaves nothing."""
-    earlier = account.epsilon(account.compose(paid), target.delta, adjacency=adjacency) if paid else 0.0
-    if earlier >= target.epsilon:
-        raise BudgetExhausted(
-            f"epsilon {target.epsilon:g} is spent: the ledger shows {earlier:.4g} (a schema that was paid for counts); "
-            "nothing is left to train with; raise epsilon"
-        )
+def _earlier(paid: Sequence[Line | Entry], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
+    """The releases before training, such as a schema, as the statement will price them; refused if nothing is left."""
+    earlier = [priced(line, unit, adjacency) for line in paid]
+    spent = account.epsilon(account.compose(earlier), target.delta, adjacency=adjacency) if earlier else 0.0
+    if spent >= target.epsilon:
+        raise _exhausted(target, spent)
     return earlier
+
+
+def _exhausted(target: Target, spent: float) -> BudgetExhausted:
+    return BudgetExhausted(
+        f"epsilon {target.epsilon:g} is spent: the ledger shows {spent:.4g} (a schema that was paid for counts); "
+        "nothing is left to train with; raise epsilon"
+    )
 
 
 def _with_given_noise(

@@ -6,13 +6,11 @@ next one continues from the last finished round.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from fedsynth.data.atomic import replacing
+from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
 from fedsynth.engines.buffered import Buffered
 from fedsynth.engines.channel import Channel
@@ -67,7 +66,7 @@ class Conductor:
     ) -> None:
         """Bring the run to its end, from wherever it is."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with alone(folder):
+        with one_job(folder):
             place = Folder(folder)
             if not place.finished:
                 _Run(asked, channel, place, tell, regroup).finish()
@@ -135,8 +134,9 @@ class _Run:
     def finish(self) -> None:
         """Train to the end, release, and tell the sites that it is over."""
         state = self.place.restore(self.remote)
-        if state is None and self.place.path.exists():  # it was stopped before anything was released
-            shutil.rmtree(self.place.path)
+        if state is None and self.place.path.exists():
+            self._refuse_lost_checkpoint()
+            shutil.rmtree(self.place.path)  # it was stopped before anything was released
         work: Callable[[ServerState], ServerState]
         if state is None:
             rng = Rng(self.asked["request"].get("seed"))
@@ -178,6 +178,14 @@ class _Run:
         ):  # the result is safe: whoever is not there to hear that it is over need not be
             self.remote.close(state)
         self.place.finish()
+
+    def _refuse_lost_checkpoint(self) -> None:
+        """A run that released something goes on from its checkpoint or not at all: its ledger is not thrown away."""
+        if any(line.run == self.asked["run"] for line in Ledger(self.place.ledger).lines()):
+            raise FedsynthError(
+                f"{self.place.path.name}: the ledger on the server shows releases of this run, but its checkpoint is "
+                "gone; restore the checkpoint from a copy, or start a new run for what the sites' budgets leave"
+            )
 
     def _rejoined(
         self, prepared: Prepared, state: ServerState, rng: Rng
@@ -261,7 +269,7 @@ class _Run:
                 )
             known = values.get("records") or clients * values.get("usual_records", 1)
             check_claim(request, self.schema, task.unit, known if task.unit == "record" else clients)
-            spent = [line.cost for line in self._earlier().lines()]
+            spent = self._earlier().lines()
             algorithm, values = fit_budget(recipe, task, values, request.target, spent)
         arguments = replace(request, arguments=values)
         return Prepared(recipe, self.schema, None, self._routed(algorithm), values, arguments)
@@ -347,19 +355,7 @@ class _Nobody:
         pass
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def one_job(folder: Path) -> AbstractContextManager[None]:
     """One job at a time works on a run."""
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
-    with folder.with_suffix(".lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise FedsynthError(
-                        f"{folder.name}: another job works on this run; wait for it"
-                    ) from None
-                time.sleep(0.5)
-        yield
+    sentence = f"{folder.name}: another job works on this run; wait for it"
+    return alone(folder.with_suffix(".lock"), sentence, _LOCK_PATIENCE_S)

@@ -6,19 +6,21 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import tomli_w
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from fedsynth.data.atomic import replacing
+from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
 from fedsynth.engines.store import ClientStore
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.state import ServerState
 
 
@@ -67,6 +69,21 @@ class Folder:
         """True if a key-holder has to open the generator first."""
         return self.sealed.exists() and not self.generator.exists()
 
+    @contextmanager
+    def owned(self, *, begun: bool) -> Iterator[None]:
+        """Work on this run alone, from its beginning or to go on with one that was `begun`; a kill lets go of it."""
+        if begun:
+            self.read_recipe()  # refused where there is no run
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self.path / ".lock"
+        sentence = f"{self.path}: another process works on this run; wait until it ends, or stop it first"
+        with alone(lock, sentence):
+            if self.finished or (not begun and self.recipe.exists()):
+                raise BadInput(f"{self.path}: another process made this run meanwhile; choose another --out")
+            yield
+            if self.finished:
+                lock.unlink(missing_ok=True)  # whoever comes now finds nothing to do
+
     def refuse_existing(self) -> None:
         """A run never writes over another."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
@@ -84,7 +101,7 @@ class Folder:
 
     def create(self, recipe: Mapping[str, Any], schema: Schema) -> None:
         """Make the folder with what the run was asked to do."""
-        self.state.mkdir(parents=True)
+        self.state.mkdir(parents=True, exist_ok=True)
         schema.save(self.schema)
         with replacing(self.recipe) as temporary:
             temporary.write_text(tomli_w.dumps(dict(recipe)))
@@ -116,10 +133,18 @@ class Folder:
         """The last checkpoint, or None if the run was stopped before its first one."""
         if not self._checkpoint.exists():
             return None
-        with safe_open(self._checkpoint, framework="pt") as file:
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        store.restore(tensors)
-        return ServerState.from_tensors(tensors)
+        try:
+            with safe_open(self._checkpoint, framework="pt") as file:
+                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            store.restore(tensors)
+            return ServerState.from_tensors(tensors)
+        except FedsynthError:
+            raise
+        except (SafetensorError, OSError, LookupError, ValueError, TypeError, RuntimeError) as error:
+            raise BadInput(
+                f"{self._checkpoint}: the checkpoint cannot be read ({type(error).__name__}); the ledger and the other "
+                "files of the run are as they were. Restore it from a copy and resume, or start a new run"
+            ) from error
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add a finished round."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp_accounting import DpEvent
 
 from fedsynth.privacy import account
-from fedsynth.privacy.ledger import Line, exposures
+from fedsynth.privacy.ledger import Line, exposures, priced
 from fedsynth.recipes.budget import Target
 
 
@@ -36,9 +36,9 @@ class Meter:
         return self.last
 
 
-def worst_off(lines: Sequence[Line], target: Target, adjacency: str) -> list[DpEvent]:
-    """What the lines cost the client that paid most."""
-    groups = [[line.cost for line in group] for group in exposures(lines)]
+def worst_off(lines: Sequence[Line], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
+    """What the lines cost the client that paid most, or a record of it."""
+    groups = [[priced(line, unit, adjacency) for line in group] for group in exposures(lines)]
     if len(groups) == 1:
         return groups[0]
     return max(

@@ -11,11 +11,16 @@ import numpy as np
 from fedsynth.data.schema import Schema
 from fedsynth.errors import NotPrivate
 from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.schedule import Clock
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Entry, Ledger, Line
 from fedsynth.privacy.mechanism import Charge, Unit
+from fedsynth.recipes.budget import Target
+from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
+
+_NOBODY = np.empty(0, dtype=np.int64)
 
 
 def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
@@ -76,11 +81,16 @@ def _mark(line: Line) -> str:
 
 @dataclass(frozen=True)
 class Purse:
-    """Pays for the releases of one run."""
+    """Pays for the releases of one run, and never more than its `cap`: whatever its ledger holds, from whomever."""
 
     ledger: Ledger
     name: str
     policy: Policy | None = None
+    cap: Budget | None = None
+
+    def capped(self, target: Target, unit: Unit, adjacency: str) -> Purse:
+        """The same, with the epsilon that was asked for as the most that the run may ever spend."""
+        return replace(self, cap=Budget(target.epsilon, target.delta, unit, adjacency))
 
     def begin_with(self, schema: Ledger) -> None:
         """Count what the schema cost these data: first in the run's ledger, and in the owner's."""
@@ -113,22 +123,47 @@ class Purse:
     def _spend(self, entries: list[Entry]) -> None:
         if not entries:
             return
-        if self.policy is not None:
-            self.policy.budget.spend_all(self.policy.ledger, entries)
-        self.ledger.append_all(entries)
+        with self.ledger.locked():  # nobody writes between the look at what was spent and the new lines
+            if self.cap is not None:
+                self.cap.check_all(self.ledger, entries)
+            if self.policy is not None:
+                self.policy.budget.spend_all(self.policy.ledger, entries)
+            self.ledger.append_all(entries)
 
-    def approve(self, algorithm: Algorithm) -> None:
-        """Refuse a whole run before its first round, if the policy does not allow all of it."""
-        if self.policy is None:
+    def approve(self, algorithm: Algorithm, rounds: int) -> None:
+        """Refuse the rest of a run before its next round, if policy and cap do not allow so many rounds more.
+
+        They then let these rounds through without a new look at what all of them cost.
+        """
+        if self.policy is None and self.cap is None:
             return
-        nobody = np.empty(0, dtype=np.int64)
-        entries = [
-            e for charge in algorithm.charges() for e in self._entries("", charge, nobody, algorithm.rounds)
-        ]
-        asked = [] if algorithm.balance is None else algorithm.balance.charges()
-        entries += [e for charge in asked for e in self._entries("", charge, nobody)]
-        if entries:
+        answering, training = _apart(algorithm)
+        entries: list[Entry] = []
+        for charge in algorithm.charges():
+            if charge.holder != "client":
+                entries += self._entries("", charge, training, rounds)
+                continue
+            turns, paid = algorithm.schedule.participations(algorithm.rounds), self._rounds_paid(charge)
+            everyone = np.arange(algorithm.schedule.clients) if paid and not len(training) else training
+            for entry in self._entries("", charge, everyone):
+                times = max(0, turns - paid[entry.holder])
+                entries.append(replace(entry, count=entry.count * times))
+        for charge in [] if algorithm.balance is None else algorithm.balance.charges():
+            if not any(
+                line.run == self.name and line.what == charge.release.what for line in self.ledger.lines()
+            ):
+                entries += self._entries("", charge, answering)
+        entries = [entry for entry in entries if entry.count]
+        if entries and self.policy is not None:
             self.policy.budget.check_all(self.policy.ledger, entries)
+        if entries and self.cap is not None:
+            self.cap.check_all(self.ledger, entries)
+
+    def _rounds_paid(self, charge: Charge) -> Counter[str]:
+        """The rounds that each holder paid for in this run."""
+        label = f"{charge.release.what}, round "
+        lines = self.ledger.lines()
+        return Counter(line.holder for line in lines if line.run == self.name and line.what.startswith(label))
 
     def _entries(self, when: str, charge: Charge, ids: np.ndarray, times: int = 1) -> list[Entry]:
         """One line for the server, or one for each client that spends its own budget."""
@@ -150,3 +185,12 @@ class Purse:
             )
             for holder in holders
         ]
+
+
+def _apart(algorithm: Algorithm) -> tuple[np.ndarray, np.ndarray]:
+    """Who answers and who trains, where these are different clients; nobody by name where all do both."""
+    balance = algorithm.balance
+    if balance is None or not balance.apart:
+        return _NOBODY, _NOBODY
+    answering = balance.schedule.start(Clock(0), Rng(0))  # in turn, so nothing is drawn
+    return answering, np.setdiff1d(np.arange(algorithm.schedule.clients), answering)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,25 +113,27 @@ class Synthesizer:
             check_payer(self.schema, clients.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, purse, earlier)
         self.request = replace(self.request, arguments=prepared.values)
-        if place:
-            paid, self._ledger = self._ledger, Ledger(place.ledger)
-            self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
-            place.create(self.request.to_toml(), self.schema)
-            place.same_data(encoded.fingerprint())
-            purse = self._purse(place)
-        training = Training(prepared, place, purse, rng, watch, self._chunk)
-        return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
+        with nullcontext() if place is None else place.owned(begun=False):
+            if place:
+                paid, self._ledger = self._ledger, Ledger(place.ledger)
+                self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
+                place.create(self.request.to_toml(), self.schema)
+                place.same_data(encoded.fingerprint())
+                purse = self._purse(place)
+            training = Training(prepared, place, purse, rng, watch, self._chunk)
+            return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
 
     def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
         place = Folder(folder)
-        encoded = encode_clients(clients, self.schema)
-        rng = Rng(self.request.seed)
-        self._ledger = Ledger(place.ledger)
-        place.same_data(encoded.fingerprint())
-        prepared = resumed(self.request, self.schema, encoded)
-        training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
-        return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
+        with place.owned(begun=True):
+            encoded = encode_clients(clients, self.schema)
+            rng = Rng(self.request.seed)
+            self._ledger = Ledger(place.ledger)
+            place.same_data(encoded.fingerprint())
+            prepared = resumed(self.request, self.schema, encoded)
+            training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
+            return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
 
     def _purse(self, place: Folder | None) -> Purse:
         name = place.path.name if place else "memory"

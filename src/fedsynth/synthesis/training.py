@@ -145,11 +145,11 @@ def prepare(
     if earlier is not None:
         purse.begin_with(earlier)
     if task.unit == "record" and "records" in values and not values["records"]:
-        recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
-        values["records"] = _count_records(task, values, held, rng, purse)
-    spent = [line.cost for line in purse.ledger.lines()]
-    algorithm, values = fit_budget(recipe, task, values, request.target, spent)
-    purse.approve(algorithm)
+        built = recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
+        payer = purse.capped(request.target, task.unit, adjacency_of(built))
+        values["records"] = _count_records(task, values, held, rng, payer)
+    algorithm, values = fit_budget(recipe, task, values, request.target, purse.ledger.lines())
+    purse.approve(algorithm, algorithm.rounds)
     return Prepared(recipe, schema, held, algorithm, values, request)
 
 
@@ -194,6 +194,13 @@ class Training:
     history: list[dict[str, Any]] = field(default_factory=list, init=False)
     notes: list[str] = field(default_factory=list, init=False)  # why training ended early, if it did
 
+    def __post_init__(self) -> None:
+        target = self.prepared.request.target
+        if (
+            target is not None and not self.rng.reproducible
+        ):  # a seeded run releases its noise again, at no new cost
+            self.purse = self.purse.capped(target, self.prepared.unit, self.prepared.adjacency)
+
     def start(self) -> ServerState:
         """Train from the beginning."""
         return self.start_from(self.prepared.algorithm.init(self.rng.at("init")))
@@ -227,6 +234,7 @@ class Training:
     def _train(self, state: ServerState, link: Distant, rounds: int, held: int | None = None) -> ServerState:
         """`held` is the version whose clients may have paid already for what arrived."""
         algorithm = self.prepared.algorithm
+        self.purse.approve(algorithm, rounds - state.version)
         known = state.balance is not None
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
         if not known:
@@ -288,7 +296,7 @@ class Training:
         lines = self.purse.ledger.lines()
         if self.rng.reproducible:
             lines = lines[: len(lines) - self._repeated(version)]
-        spent = worst_off(lines, target, self.prepared.adjacency)
+        spent = worst_off(lines, target, self.prepared.unit, self.prepared.adjacency)
         each = each_round(self.prepared.algorithm)
         odometer = account.Odometer(
             [account.compose(spent)], each, target.delta, self.prepared.adjacency, precision=_SHOWN_PRECISION
@@ -327,7 +335,7 @@ class Training:
         algorithm, target = self.prepared.algorithm, self.prepared.request.target
         if target is None or self.rng.reproducible or self._turns or algorithm.schedule.buffered:
             return algorithm.rounds
-        spent = worst_off(self.purse.ledger.lines(), target, self.prepared.adjacency)
+        spent = worst_off(self.purse.ledger.lines(), target, self.prepared.unit, self.prepared.adjacency)
         waiting = [] if state.balance is not None else once(algorithm)
         left = _rounds_left(each_round(algorithm), target, [*spent, *waiting], self.prepared.adjacency)
         if state.version + left < 1:

@@ -47,6 +47,15 @@ def test_every_test_that_a_page_names_is_there():
             assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{name}: {file}::{test}"
 
 
+def test_nobody_calls_delta_the_chance_that_the_bound_fails():
+    """For a Gaussian the loss exceeds epsilon several times as often as delta (see the test of the statement)."""
+    wrong = re.compile(
+        r"chance of failure|chance that even|bound may fail|probability is about delta", re.IGNORECASE
+    )
+    texts = [*PAGES, *SOURCE.rglob("*.py"), *SOURCE.rglob("*.js"), *SOURCE.rglob("*.html")]
+    assert [str(path) for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_every_rule_of_privacy_has_a_place_and_a_test():
     rows = [row for row in TEXTS["privacy-rules.md"].splitlines() if row.startswith("| **")]
     numbers = [int(re.match(r"\| \*\*(\d+)\.", row).group(1)) for row in rows]

@@ -14,15 +14,13 @@ from fedsynth.synthesis.synthesizer import Synthesizer
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, schema, frame):
     folder = tmp_path_factory.mktemp("compare")
-    made = Synthesizer(
-        "dpd_fvae", schema, private=False, rounds=2, latent=2, hidden=(8,), epochs=1, batch_size=4
-    )
-    made.fit(clients_from(frame, client_column="owner"), folder=folder / "open")
-    private = Path(shutil.copytree(folder / "open", folder / "private"))
-    claim = {"epsilon": 8.0, "delta": 1e-3, "private": True}
-    told = json.loads((private / "privacy.json").read_text())
-    (private / "privacy.json").write_text(json.dumps({**told, **claim}))
-    save_scores([Score("column shapes", 0.91), Score("column pairs", 0.83)], private / "scores.json")
+    budget = {"epsilon": 8.0, "delta": 1e-3, "private": True}
+    for name, promise in (("open", {"private": False}), ("private", budget)):
+        small = {"rounds": 2, "latent": 2, "hidden": (8,), "epochs": 1, "batch_size": 4}
+        made = Synthesizer("dpd_fvae", schema, **small, **promise)
+        made.fit(clients_from(frame, client_column="owner"), folder=folder / name)
+    scores = [Score("column shapes", 0.91), Score("column pairs", 0.83)]
+    save_scores(scores, folder / "private" / "scores.json")
     return folder
 
 

@@ -6,12 +6,14 @@ import pytest
 
 from fedsynth import Synthesizer, clients_from
 from fedsynth.cli.main import main
+from fedsynth.cli.run import write_released
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import write_table
 from fedsynth.evaluation.attacks import Claim
 from fedsynth.evaluation.origin import Origin
 from fedsynth.privacy.statement import Statement
 from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
 from samples import TABLE, make_frame
 
 SCHEMA = Schema(
@@ -114,7 +116,7 @@ def made(tmp_path_factory):
     synthesizer.fit(clients_from(rows, client_column="owner"), folder=place / "run")
     drawn = synthesizer.sample(300)
     assert isinstance(drawn, pd.DataFrame)
-    write_table(drawn, place / "run" / "synthetic.parquet")
+    write_released(drawn, Folder(place / "run"), place / "run" / "synthetic.parquet")
     write_table(rows, place / "real.csv")
     Schema.from_dict(TABLE).with_label(None).save(place / "plain.json")  # nothing to classify: quicker
     write_table(others.assign(owner=others["owner"] + 1000), place / "test.csv")

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
-from fedsynth.data.table import write_table
+from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 
@@ -22,7 +23,7 @@ def made(tmp_path_factory, schema, frame):
     synthesizer.fit(clients_from(frame, client_column="owner"), folder=folder)
     drawn = synthesizer.sample(60)
     assert isinstance(drawn, pd.DataFrame)
-    write_table(drawn, folder / "synthetic.parquet")
+    write_released(drawn, Folder(folder), folder / "synthetic.parquet")
     return folder
 
 

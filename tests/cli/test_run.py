@@ -92,7 +92,7 @@ def test_the_history_has_the_fields_that_users_rely_on(finished):
 
 def test_the_ledger_of_a_run_verifies_and_costs_what_the_statement_says(finished):
     ledger = Ledger(finished[3] / "ledger.jsonl")
-    assert ledger.verify() == [] and len(ledger.lines()) == 4
+    assert ledger.verify() == [] and len(ledger.releases()) == 4
     stated = json.loads((finished[3] / "privacy.json").read_text())["epsilon"]
     assert ledger.epsilon(1e-3) == pytest.approx(stated, rel=1e-6)
 

@@ -58,7 +58,7 @@ def test_a_charged_search_is_one_line_that_costs_more_than_a_training(tmp_path, 
     tried = candidates("dpd_fvae", {"clip": ["0.5", "1"], "latent": ["2", "3"]})
     best = search(schema, rows, tried).run(tmp_path / "run")
     assert best in tried
-    lines = Ledger(tmp_path / "run" / "ledger.jsonl").lines()
+    lines = Ledger(tmp_path / "run" / "ledger.jsonl").releases()
     assert [line.event["type"] for line in lines] == ["RepeatAndSelectDpEvent", "GaussianDpEvent"]
     made = Synthesizer.load(tmp_path / "run")
     assert made.privacy.private and 7.5 < made.privacy.epsilon <= 8.0
@@ -75,7 +75,7 @@ def test_a_schema_that_was_paid_for_is_part_of_the_price(tmp_path, schema, rows)
     bought = replace(schema, provenance={"age": "paid"})
     tried = candidates("dpd_fvae", {"clip": ["0.5", "1"]})
     search(bought, rows, tried, schema=str(path)).run(tmp_path / "run")
-    lines = Ledger(tmp_path / "run" / "ledger.jsonl").lines()
+    lines = Ledger(tmp_path / "run" / "ledger.jsonl").releases()
     assert [line.what for line in lines][0] == "bounds" and len(lines) == 3
     assert 7.5 < Synthesizer.load(tmp_path / "run").privacy.epsilon <= 8.0
 

@@ -106,7 +106,7 @@ def test_seeded_processes_and_the_simulator_give_the_same_parameters_and_ledger(
     assert there.keys() == here.keys()
     for name, values in here.items():
         torch.testing.assert_close(there[name], values, rtol=0, atol=1e-6)
-    ledgers = [Ledger(folder / "ledger.jsonl").lines() for folder in (out, tmp_path / "alone")]
+    ledgers = [Ledger(folder / "ledger.jsonl").releases() for folder in (out, tmp_path / "alone")]
     told = [[(line.what, line.holder, line.event, line.count) for line in lines] for lines in ledgers]
     assert told[0] == told[1]
 

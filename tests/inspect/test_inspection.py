@@ -86,6 +86,14 @@ def test_what_is_written_says_nothing_of_single_clients(with_bug):
     assert {path.name for path in out.iterdir()} >= {"bad.npz", "good.npz", "bad.safetensors", "privacy.json"}
 
 
+def test_the_statement_says_that_the_number_of_those_who_meet_a_selection_was_told_with_noise(with_bug):
+    findings, out = with_bug
+    caveats = " ".join(findings.statement.caveats)
+    assert "How many participants met a selection was not revealed" not in caveats
+    assert "How many participants met a selection was told as a noisy number" in caveats
+    assert "clients that meet each selection" in {line.what for line in Ledger(out / "ledger.jsonl").lines()}
+
+
 def test_a_selection_that_nobody_meets_costs_the_same_and_is_said_to_be_noise():
     empty = inspect(asked(bad=NOBODY, good=None, model=brighter_side, models=0, epsilon=12.0), bars(0.5))
     full = inspect(asked(bad={**NOBODY, "at_least": 1}, good=None, models=0, epsilon=12.0), bars(0.5))

@@ -1,10 +1,13 @@
 """The statement says what was released, each number once and right, and claims nothing that is not so."""
 
 import json
+import math
 import re
 
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.account import EpsilonDeltaDpEvent, epsilon
@@ -14,7 +17,7 @@ from fedsynth.privacy.wording import belief, shown
 
 KEYS = {
     "unit", "adjacency", "trust", "sampling", "epsilon", "delta", "accountant", "private", "simulation",
-    "projection", "releases", "caveats", "text", "audited", "against",
+    "projection", "releases", "caveats", "text", "audited", "against", "units",
 }  # fmt: skip
 
 
@@ -125,6 +128,42 @@ def test_local_releases_report_the_client_who_sent_most():
     made = statement(local, delta=1e-6, adjacency="replace-one")
     assert made.trust == "local" and made.releases[0]["count"] == 4
     assert made.epsilon == pytest.approx(0.8, abs=1e-3) and "nobody has to be trusted" in made.text
+
+
+def test_delta_is_not_called_the_probability_that_the_bound_fails(made):
+    assert "except for a total probability mass of delta" in made.text
+    assert "cases whose probability is" not in made.text
+
+
+@pytest.mark.parametrize(("claimed", "times"), [(1.0, 16.1), (8.0, 3.6)])
+def test_what_the_words_say_of_delta_is_so(claimed, times):
+    """One Gaussian release leaks more than epsilon several times as often as delta, epsilon + log 2 at most twice."""
+
+    def delta_of(shift):
+        return norm.cdf(shift / 2 - claimed / shift) - math.exp(claimed) * norm.cdf(
+            -shift / 2 - claimed / shift
+        )
+
+    def exceeded(shift, loss):
+        return norm.sf((loss - shift**2 / 2) / shift)
+
+    shift = brentq(lambda shift: delta_of(shift) - 1e-5, 1e-3, 10)
+    assert exceeded(shift, claimed) / 1e-5 == pytest.approx(times, abs=0.1)
+    assert exceeded(shift, claimed + math.log(2)) <= 2e-5
+
+
+@pytest.mark.parametrize(("units", "private"), [(299_999, True), (333_334, False), (None, True)])
+def test_a_delta_of_one_in_the_units_or_more_is_no_complete_promise(ledger, units, private):
+    made = statement(ledger, delta=3e-6, sampling="poisson", units=units)
+    assert made.private == private and made.units == units
+    assert any("not below 1 /" in caveat for caveat in made.caveats) != private
+    assert made.text.startswith("Incomplete:") != private
+
+
+def test_a_statement_of_before_is_read(made, tmp_path):
+    older = {key: value for key, value in made.to_dict().items() if key != "units"}
+    (tmp_path / "privacy.json").write_text(json.dumps(older))
+    assert Statement.load(tmp_path / "privacy.json") == made
 
 
 def test_several_runs_are_mentioned():

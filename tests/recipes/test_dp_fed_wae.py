@@ -229,7 +229,7 @@ def test_a_turn_that_was_paid_for_and_lost_is_not_taken_again(schema, frame, tmp
     )
     finished = again.resume(clients, tmp_path / "run")
     counts = {}
-    for line in Ledger(tmp_path / "run" / "ledger.jsonl").lines():
+    for line in Ledger(tmp_path / "run" / "ledger.jsonl").releases():
         counts[line.holder] = counts.get(line.holder, 0) + line.count
     assert set(counts.values()) == {1} and len(counts) == 40
     assert finished.privacy.epsilon <= 2.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -14,14 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import write_table
 from fedsynth.evaluation.score import Score, failure
 from fedsynth.evaluation.suite import Evaluation
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import file_hash
 from fedsynth.synthesis.synthesizer import Synthesizer
 
-SIMULATION = {"simulation": True, "private": False, "epsilon": None, "delta": None}
+SIMULATION = {"seed": 1}
+SYNTHETIC = ("synthetic.parquet", "synthetic.npz")
 HOSTILE = "<script>alert('x')</script>"
 SCHEMA = {
     "version": 1,
@@ -58,26 +61,31 @@ def real_rows(count: int = 300, seed: int = 0) -> pd.DataFrame:
 
 
 @cache
-def template() -> Path:
+def template(seed: int | None = None) -> Path:
     """A run that is made once and copied by `make_run`: calibrating its noise takes seconds."""
     place = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     folder = Path(place) / "run"
     schema = Schema.from_dict(SCHEMA)
-    made = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=3, **SMALL)
+    made = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=3, seed=seed, **SMALL)
     made.fit(clients_from(real_rows(), client_column="owner"), folder=folder)
     rows = made.sample(400, seed=1)
     assert isinstance(rows, pd.DataFrame)
-    write_table(rows, folder / "synthetic.parquet")
+    write_released(rows, Folder(folder), folder / "synthetic.parquet")
     return folder
 
 
-def make_run(folder: Path, name: str = "run", **statement: object) -> Path:
-    """A finished run of three rounds, of one's own; `statement` changes what its privacy.json says."""
-    run = Path(shutil.copytree(template(), folder / name))
-    privacy = run / "privacy.json"
-    privacy.write_text(json.dumps({**json.loads(privacy.read_text()), **statement}))
-    return run
+def make_run(folder: Path, name: str = "run", seed: int | None = None) -> Path:
+    """A finished run of three rounds, of one's own; with a seed a simulation."""
+    return Path(shutil.copytree(template(seed), folder / name))
+
+
+def reseal(run: Path) -> None:
+    """Name the files of a run as they are now: what only somebody who rewrites the ledger as well can do."""
+    names = ("privacy.json", "generator.safetensors", "schema.json", "recipe.toml", *SYNTHETIC)
+    Ledger(run / "ledger.jsonl").seal(
+        {name: file_hash(run / name) for name in names if (run / name).exists()}
+    )
 
 
 def scored() -> Evaluation:

@@ -10,6 +10,7 @@ import torch
 from dp_accounting import GaussianDpEvent
 from safetensors.torch import load_file
 
+from fedsynth.cli.run import write_sample
 from fedsynth.engines.channel import QueueChannel
 from fedsynth.engines.job import JobEnded, Regroup
 from fedsynth.engines.remote import TooFewSites
@@ -17,7 +18,9 @@ from fedsynth.errors import Incompatible
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.conductor import Conductor
+from fedsynth.synthesis.released_files import checked_run, problems_of
 from fedsynth.synthesis.site_file import SiteFile
+from fedsynth.synthesis.synthesizer import Synthesizer
 
 SITES = ("ada", "bern", "cern")
 SCHEMA = {
@@ -139,6 +142,33 @@ def test_with_system_noise_the_statement_is_private_and_says_what_the_server_kno
         "recipe.toml", "schema.json", "ledger.jsonl", "ledger.jsonl.head", "history.jsonl", "privacy.json",
         "generator.safetensors",
     }  # fmt: skip
+
+
+def test_the_server_seals_and_the_coordinators_copy_is_whole(world, tmp_path):
+    world.conduct(world.channel(world.files(seed=None)), seed=None, rounds=1)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in Conductor().results(world.run):
+        shutil.copy(path, copy / path.name)
+    assert problems_of(copy) == [] and checked_run(copy).sealed
+    write_sample(Synthesizer.load(copy), copy)  # what the coordinator draws goes on in its copy of the ledger
+    assert problems_of(copy) == [] and "synthetic.parquet" in checked_run(copy).hashes
+    (copy / "generator.safetensors").write_bytes(b"other bytes")
+    assert problems_of(copy) and problems_of(world.run) == []
+
+
+def test_a_job_that_was_killed_before_the_seal_is_closed_without_asking_anybody(world):
+    files = world.files()
+    world.conduct(world.channel(files), rounds=1)
+    path = world.run / "ledger.jsonl"
+    releases = [line.entry for line in Ledger(path).releases()]
+    path.unlink()
+    head_path(path).unlink()
+    Ledger(path).append_all(releases)
+    (world.run / "state").mkdir()
+    world.conduct(world.channel(files, left=0), rounds=1)
+    assert problems_of(world.run) == [] and checked_run(world.run).sealed
+    assert not (world.run / "state").exists()
 
 
 def test_a_finished_run_asks_nobody_again(world):

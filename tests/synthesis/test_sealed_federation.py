@@ -206,7 +206,7 @@ def test_another_key_opens_nothing(finished, tmp_path, capsys):
     assert command("keys", "open", out, "--key", stranger, "--out", tmp_path / "g") == 2
     assert "was sealed with the key" in capsys.readouterr().err
     assert command("keys", "open", tmp_path, "--key", stranger, "--out", tmp_path / "g") == 2
-    assert "expected a finished run" in capsys.readouterr().err
+    assert "expected a folder that `fedsynth run` made" in capsys.readouterr().err
 
 
 def test_sites_with_different_keys_are_told_apart_by_name(tmp_path):

@@ -85,7 +85,7 @@ def test_a_round_lost_after_its_payment_is_repeated_and_stays_on_the_ledger(
     made = read(path, schema).resume(owners, path)
     assert [line["version"] for line in made.history] == [1, 2, 3]
     ledger = Ledger(path / "ledger.jsonl")
-    numbers = [line.what.rpartition(" ")[2] for line in ledger.lines()]
+    numbers = [line.what.rpartition(" ")[2] for line in ledger.releases()]
     assert numbers == ["balance", "1", "2", "2", "3"] and ledger.verify() == []
     assert made.history[-1]["epsilon"] == pytest.approx(8, rel=0.01)
 
@@ -129,7 +129,9 @@ def test_a_spent_budget_releases_nothing_more(unseeded, schema, owners, tmp_path
         Purse(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
     before = len(ledger.lines())
     made = read(path, schema).resume(owners, path)  # what was trained is released as it stands
-    assert [line["version"] for line in made.history] == [1, 2] and len(Ledger(ledger.path).lines()) == before
+    assert [line["version"] for line in made.history] == [1, 2] and len(
+        Ledger(ledger.path).releases()
+    ) == before
     assert made.privacy.epsilon > 8  # and the statement tells what was really spent
 
 

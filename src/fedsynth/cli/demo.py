@@ -16,11 +16,11 @@ from rich.table import Table
 
 from fedsynth.cli.ending import ending
 from fedsynth.cli.progress import TrainingProgress
+from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
 from fedsynth.data.datasets import rand_health
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import write_table
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.experiment_data import hold_out
 from fedsynth.evaluation.score import Score, save_scores
@@ -74,7 +74,7 @@ def demo(
     synthesizer = _fit(train, schema, out, rounds, quiet)
     rows = synthesizer.sample(ROWS)
     assert isinstance(rows, pd.DataFrame)
-    write_table(rows, out / "synthetic.parquet")
+    write_released(rows, Folder(out), out / "synthetic.parquet")
     write_public(out)
     _section(console, "What is promised to every person")
     _say(console, str(synthesizer.privacy))

@@ -25,6 +25,8 @@ from fedsynth.evaluation.score import Score
 from fedsynth.evaluation.shadow_game import MINUTES
 from fedsynth.evaluation.suite import INTERNAL, Data, evaluate
 from fedsynth.privacy.statement import Statement
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import checked_run
 
 _BETTER = {"max": "higher", "min": "lower", "range": "within"}
 _BESIDE = {  # entries of a score's detail that a reader needs beside it
@@ -158,7 +160,9 @@ def _origin(
     if run:
         return Origin.of_run(run, real, seed=seed, minutes=minutes)
     if privacy:
-        return Origin(Claim.of(Statement.load(privacy)))
+        run = privacy.parent
+        in_a_run = privacy == Folder(run).privacy and Folder(run).recipe.exists()
+        return Origin(Claim.of(checked_run(run).statement if in_a_run else Statement.load(privacy)))
     if epsilon is None or delta is None:
         return Origin()
     if not (epsilon > 0 and 0 < delta < 1):

@@ -10,6 +10,7 @@ import typer
 from fedsynth.cli.ending import Code
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import renewing
 from fedsynth.synthesis.sealed import opened
 from fedsynth.transport import keys
 
@@ -61,7 +62,12 @@ def open_run(
     target = out or place.generator
     if target.exists():
         raise BadInput(f"{target}: exists already; choose another --out")
-    opened(place, keys.load_keys(key)).save(target)
+    generator = opened(place, keys.load_keys(key))
+    if target == place.generator:
+        with renewing(place, target.name) as path:
+            generator.save(path)
+    else:
+        generator.save(target)
     told = f"Wrote {target}; draw rows with fedsynth sample {run} --rows 1000 --out rows.parquet"
     typer.echo(json.dumps({"out": str(target)}) if as_json else told)
 

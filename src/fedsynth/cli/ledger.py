@@ -12,6 +12,7 @@ from fedsynth.cli.ending import Code
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.ledger import Ledger, Line, plain
 from fedsynth.privacy.wording import event_words
+from fedsynth.synthesis.released_files import problems_of
 
 NAME = "ledger.jsonl"
 UNITS = ("client", "record")
@@ -44,17 +45,23 @@ def show(
 
 
 def verify(folder: Path, as_json: bool) -> None:
-    """Check the chain of hashes: a changed, cut or reordered line is found. Exits with 1 if there is one."""
+    """Check the chain of hashes, and a run's files and statement against it. Exits with 1 if anything was changed."""
     ledger = _ledger(folder)
-    problems = ledger.verify()
+    run = folder if folder.is_dir() else folder.parent if folder.name == NAME else None
+    problems = ledger.verify() or ([] if run is None else problems_of(run))
     if as_json:
         typer.echo(json.dumps({"intact": not problems, "problems": problems}))
     elif problems:
         typer.echo("\n".join(f"Broken: {problem}." for problem in problems))
     else:
-        typer.echo(f"Intact: {len(ledger.lines())} lines, last hash {ledger.head[:16]}.")
+        typer.echo(f"Intact: {len(ledger.lines())} lines, last hash {ledger.head[:16]}{_named(ledger)}.")
     if problems:
         raise typer.Exit(Code.FAILED)
+
+
+def _named(ledger: Ledger) -> str:
+    files = ledger.files()
+    return "" if files is None else f", {len(files)} files as it names them"
 
 
 def _ledger(folder: Path) -> Ledger:
@@ -65,6 +72,8 @@ def _ledger(folder: Path) -> Ledger:
 
 
 def _described(line: Line) -> str:
+    if line.files is not None:
+        return f"{line.index:5d}  {line.time[:19]}  {line.what}: {', '.join(sorted(line.files))}"
     times = "" if line.count == 1 else f" x {line.count}"
     whom = f"{line.holder:8s} {line.unit}/{line.trust}"
     return f"{line.index:5d}  {line.time[:19]}  {whom}  {line.what}{times}: {event_words(line.event)}"

@@ -19,10 +19,11 @@ from fedsynth.evaluation.origin import Origin
 from fedsynth.evaluation.score import failure
 from fedsynth.evaluation.shadow_game import MINUTES
 from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
-from fedsynth.privacy.statement import Statement
 from fedsynth.report.internal import NAME, write_report
 from fedsynth.report.public import write_public
 from fedsynth.report.record import Data, Record, Released, read_data
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import synthetic_path
 
 
 def report(
@@ -39,12 +40,13 @@ def report(
     """Write report.html: is it private, faithful and useful, in one page that opens from disk."""
     if test and not real:
         raise BadInput("--test needs --real as well: the rows that the run was trained on")
-    rows = None if real is None else _real_rows(real, Released.read(folder).schema)
+    released = Released.read(folder)
+    rows = None if real is None else _real_rows(real, released.schema)
     depth = _Depth(deep, MINUTES if shadow_minutes is None else shadow_minutes, network, client_column)
-    evaluation = _measure(folder, rows, test, depth, quiet) if rows is not None else _earlier(folder)
-    public = write_public(folder)
+    evaluation = _earlier(folder) if rows is None else _measure(folder, released, rows, test, depth, quiet)
+    public = write_public(folder, released)
     target = folder / NAME
-    write_report(Record.read(folder, evaluation, rows), target)
+    write_report(Record.read(folder, evaluation, rows, released), target)
     size = target.stat().st_size
     told = {
         "out": str(target),
@@ -54,16 +56,15 @@ def report(
     }
     words = (
         f"Wrote {target} ({size / 1024:.0f} KiB). It is internal: open it in a browser, do not publish it.\n"
-        f"Wrote {public}: made from released files alone, {_fate(folder)}."
+        f"Wrote {public}: made from released files alone, {_fate(released)}."
     )
     typer.echo(json.dumps(told) if as_json else words)
 
 
-def _fate(folder: Path) -> str:
-    private = Statement.load(folder / "privacy.json").private
+def _fate(released: Released) -> str:
     return (
         "this one may be published"
-        if private
+        if released.statement.private
         else "but without a complete privacy promise: do not publish it"
     )
 
@@ -78,10 +79,14 @@ class _Depth:
     client_column: str | None
 
 
-def _measure(folder: Path, real: Data, test: Path | None, depth: _Depth, quiet: bool) -> Evaluation:
-    released = Released.read(folder)
+def _measure(
+    folder: Path, released: Released, real: Data, test: Path | None, depth: _Depth, quiet: bool
+) -> Evaluation:
     if released.synthetic is None:
-        raise BadInput(f"{folder}: there are no synthetic data; make some with fedsynth sample")
+        raise BadInput(
+            f"{folder}: there are no synthetic data; make some with fedsynth sample "
+            f"{folder} --rows 10000 --out {synthetic_path(Folder(folder), released.schema)}"
+        )
     held = None if test is None else _real_rows(test, released.schema)
     schema = owned(released.schema, depth.client_column, {"the real table": real, "the test table": held})
     origin = Origin.of_run(folder, real, minutes=depth.minutes)

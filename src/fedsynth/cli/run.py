@@ -20,13 +20,13 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table, write_table
 from fedsynth.data.text import read_texts
 from fedsynth.errors import BadInput
-from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.registry import parse, recipe_named
 from fedsynth.report.public import write_public
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Images
 from fedsynth.synthesis.purse import check_payer
+from fedsynth.synthesis.released_files import checked_run, complete, renewing, synthetic_path
 from fedsynth.synthesis.request import Request, read_toml
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -160,8 +160,13 @@ def _resume_federated(out: Path, federation: Path | None, quiet: bool) -> Synthe
     federated.resume(out, federation, quiet)
     if Folder(out).closed:
         return None
+    return _with_sample(out)
+
+
+def _with_sample(out: Path) -> Synthesizer:
+    """A finished run, with its synthetic data drawn if they are not there yet."""
     made = Synthesizer.load(out)
-    if not _sample_path(made, out).exists():
+    if not synthetic_path(Folder(out), made.schema).exists():
         write_sample(made, out)
     return made
 
@@ -170,13 +175,10 @@ def _resume(out: Path, given: dict[str, Any], quiet: bool) -> Synthesizer:
     place = Folder(out)
     request = Request.from_toml(place.read_recipe())
     if place.finished:
-        made = Synthesizer.load(out)
-        place.finish()
-        if _sample_path(made, out).exists():
+        complete(place)
+        if synthetic_path(place, Schema.load(place.schema)).exists():
             typer.echo(f"{out} is finished; nothing to resume.", err=True)
-        else:
-            write_sample(made, out)
-        return made
+        return _with_sample(out)
     request.refuse_changes(given)
     request = request.changed(data=given["data"], device=given["device"])
     schema = Schema.load(place.schema)
@@ -260,12 +262,15 @@ def write_sample(synthesizer: Synthesizer, out: Path) -> None:
     """The synthetic data that come with a run, and the page that may be published with them."""
     rows = synthesizer.request.rows or DEFAULT_ROWS
     drawn = synthesizer.sample(rows, seed=synthesizer.request.seed)
-    write_drawn(drawn, _sample_path(synthesizer, out))
+    place = Folder(out)
+    write_released(drawn, place, synthetic_path(place, synthesizer.schema))
     write_public(out)
 
 
-def _sample_path(synthesizer: Synthesizer, out: Path) -> Path:
-    return out / ("synthetic.npz" if synthesizer.schema.kind == "image" else "synthetic.parquet")
+def write_released(drawn: pd.DataFrame | Images, place: Folder, path: Path) -> None:
+    """Write the synthetic data that belong to a run, so that its ledger names them."""
+    with renewing(place, path.name) as temporary:
+        write_drawn(drawn, temporary)
 
 
 def write_drawn(drawn: pd.DataFrame | Images, path: Path) -> None:
@@ -288,7 +293,7 @@ def _print_result(made: Synthesizer, out: Path, as_json: bool) -> None:
 
 
 def _print_closed(out: Path, as_json: bool) -> None:
-    told = Statement.load(Folder(out).privacy)
+    told = checked_run(out).statement
     if as_json:
         typer.echo(json.dumps({"out": str(out), "sealed": True, "privacy": told.to_dict()}))
         return
@@ -330,5 +335,10 @@ def sample(
         raise BadInput(f"{out}: exists already; choose another name")
     made = Synthesizer.load(folder)
     wanted = conditions(condition or [], made.schema.names)
-    write_drawn(made.sample(rows, condition=wanted, seed=seed), out)
+    drawn = made.sample(rows, condition=wanted, seed=seed)
+    own = synthetic_path(Folder(folder), made.schema)
+    if out.resolve() == own.resolve():
+        write_released(drawn, Folder(folder), own)
+    else:
+        write_drawn(drawn, out)
     typer.echo(json.dumps({"out": str(out), "rows": rows}) if as_json else f"Wrote {rows} rows to {out}.")

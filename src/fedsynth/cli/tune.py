@@ -16,8 +16,8 @@ from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.charged_search import ChargedSearch
 from fedsynth.evaluation.search import FreeSearch, Trial, best_of, candidates
-from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import checked_run
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -101,7 +101,7 @@ def _started(given: dict[str, Any], run: Path | None) -> dict[str, Any]:
     sample = run / "synthetic.parquet"
     if not place.finished or not sample.exists():
         raise BadInput(f"{run}: no finished run with a synthetic table; make one with `fedsynth run`")
-    if not Statement.load(place.privacy).private:
+    if not checked_run(run).statement.private:
         raise BadInput(
             f"{run}: its synthetic rows are not private (see its statement), so a search on them is not free; if "
             f"anybody may see them all the same, say fedsynth tune {sample} --public"

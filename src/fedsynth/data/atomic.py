@@ -20,7 +20,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         raise BadInput(f"{target}: the folder {target.parent} does not exist; create it first")
     try:
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(target)
     except OSError as error:
         raise BadInput(
@@ -30,10 +30,13 @@ def replacing(path: Path | str) -> Iterator[Path]:
         _remove(temporary)
 
 
-def _sync(path: Path) -> None:
-    if path.is_file():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+def sync(path: Path) -> None:
+    """Return once a file's content, or a folder's list of names, would survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _remove(path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.atomic import replacing
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
@@ -15,14 +14,12 @@ from fedsynth.evaluation.audit import Audit, audit
 from fedsynth.evaluation.canary import Tell
 from fedsynth.evaluation.local_audit import audit_local, is_local
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.statement import Statement
-from fedsynth.privacy.wording import wording
+from fedsynth.privacy.statement import Statement, worded
 from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.release import known_clients
+from fedsynth.synthesis.released_files import checked_run, renewing
 
 ORDINARY = 20  # clients besides the canaries
 _USUAL_RECORDS = 10_000
@@ -71,16 +68,13 @@ class Setup:
     @classmethod
     def of_run(cls, folder: Path) -> Setup:
         """The settings of a finished run; its rows are not read."""
-        place = Folder(folder)
-        request = Request.from_toml(place.read_recipe())
-        if request.target is None:
+        run = checked_run(folder)
+        if run.request.target is None:
             raise BadInput(f"{folder}: a run without privacy claims nothing, so there is nothing to audit")
-        if not place.finished:
-            raise BadInput(f"{folder}: the run is not finished; continue it with --resume, then audit it")
-        recipe = recipe_named(request.recipe)
-        values = recipe.values(request.arguments)
-        clients = request.clients or _clients_in(Ledger(place.ledger))
-        return cls(recipe, Schema.load(place.schema), values, request.target.delta, clients)
+        recipe = recipe_named(run.request.recipe)
+        values = recipe.values(run.request.arguments)
+        clients = known_clients(run.request, run.ledger)
+        return cls(recipe, run.schema, values, run.request.target.delta, clients)
 
     def check_unit(self, unit: str | None) -> None:
         """Refuse an audit of another unit than the one that is claimed."""
@@ -137,20 +131,10 @@ class Setup:
         )
 
 
-def _clients_in(ledger: Ledger) -> int | None:
-    """The number of clients that a fixed cohort was drawn from, or that paid for themselves, as the ledger tells it."""
-    lines = list(ledger.lines())
-    sizes = [line.event.get("source_dataset_size") for line in lines]
-    own = len({line.holder for line in lines if line.holder.isdigit()})
-    return next((int(size) for size in sizes if size), own or None)
-
-
 def write_audit(folder: Path, found: Audit) -> Statement:
     """Put the result into the run's privacy.json and into its words."""
-    place = Folder(folder)
-    made = replace(Statement.load(place.privacy), audited=found.audited())
-    runs = len({line.run for line in Ledger(place.ledger).lines()})
-    worded = replace(made, text=wording(made, max(1, runs)))
-    with replacing(place.privacy) as temporary:
-        worded.save(temporary)
-    return worded
+    run = checked_run(folder)
+    audited = worded(replace(run.statement, audited=found.audited()), run.ledger)
+    with renewing(run.folder, run.folder.privacy.name) as path:
+        audited.save(path)
+    return audited

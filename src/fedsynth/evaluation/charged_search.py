@@ -19,7 +19,6 @@ from dp_accounting import DpEvent, GaussianDpEvent
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import Clients, Padded, RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
@@ -41,6 +40,7 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Policy, Purse, ledger_of
 from fedsynth.synthesis.release import caveats_of, release, released
+from fedsynth.synthesis.released_files import write_result
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, check_request, task_of
 
@@ -238,7 +238,4 @@ class ChargedSearch:
             caveats=(*told, *caveats_of(chosen, self.clients)),
         )
         place.create(replace(self.request, arguments=chosen.values).to_toml(), self.schema)
-        generator.save(place.generator)
-        with replacing(place.privacy) as temporary:
-            statement.save(temporary)
-        place.finish()
+        write_result(place, generator, statement)

@@ -27,7 +27,8 @@ from fedsynth.synthesis.purse import Policy, Purse, ledger_of
 from fedsynth.synthesis.training import check_claim
 
 _CAVEATS = (
-    "How many participants met a selection was not revealed, beyond what its synthetic examples show.",
+    "How many participants met a selection was told as a noisy number, whose cost is part of the sum; the exact number "
+    "was not told.",
     "The model and the rules that decide who is selected are public; so are their thresholds, unless the ledger "
     "shows that they were asked for.",
 )
@@ -176,4 +177,5 @@ def _statement(asked: Inspection, seen: Seen, ledger: Ledger, caveats: Sequence[
         seeded=seen.seeded,
         inferred=asked.trained.inferred(),
         caveats=(*algorithm.caveats, *_CAVEATS, *caveats),
+        units=seen.trainer.task.clients,
     )

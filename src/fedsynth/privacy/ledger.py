@@ -6,7 +6,7 @@ for each client that sent something, and the cost is that of the client who spen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from fedsynth.privacy.events import compose, event_from_json, event_to_json, rep
 from fedsynth.privacy.mechanism import Trust, Unit
 
 EVERYONE = ("server", "client")  # holders whose lines concern every client; other names are one client's own
+SEAL = "hashes of the released files"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Entry:
     count: int = 1
     run: str = ""
     public: DpEvent | None = None  # noise in shares: the cost against those who know none of them
+    files: Mapping[str, str] | None = None  # of a seal: SHA-256 by file name
 
     @property
     def cost(self) -> DpEvent:
@@ -59,6 +61,7 @@ class Line:
     what: str
     run: str
     public: dict[str, Any] | None = None
+    files: Mapping[str, str] | None = None  # of a seal: SHA-256 by file name
 
     @property
     def cost(self) -> DpEvent:
@@ -121,6 +124,14 @@ class Ledger:
             self._write(fresh)
             return [_line(line) for line in fresh]
 
+    def seal(self, files: Mapping[str, str]) -> Line:
+        """Name the released files by their SHA-256, in a line that costs nothing; the last such line counts."""
+        return self.append_all([Entry(NoOpDpEvent(), SEAL, count=0, files=dict(files))])[0]
+
+    def files(self) -> Mapping[str, str] | None:
+        """The SHA-256 of each released file, as the last seal names them; None for a ledger without one."""
+        return next((line.files for line in reversed(self.lines()) if line.files is not None), None)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the ledger so that a look at it and the next line belong together; may be nested."""
@@ -139,6 +150,10 @@ class Ledger:
         """Every line from `start` on, also those that other runs wrote; refuses a ledger that somebody changed."""
         self._look()
         return [_line(line) for line in self._lines[start:]]
+
+    def releases(self) -> list[Line]:
+        """The lines that stand for a release: without seals and repairs, which cost nothing."""
+        return [line for line in self.lines() if line.count]
 
     def verify(self) -> list[str]:
         """What is wrong with the ledger, in sentences; empty if nothing is.
@@ -257,8 +272,10 @@ def _plain(entry: Entry) -> dict[str, Any]:
             f"count={entry.count}, what={entry.what!r}: a release has a name and a count of 0 or more"
         )
     fields = {name: getattr(entry, name) for name in ("what", "holder", "unit", "trust", "count", "run")}
-    public = {} if entry.public is None else {"public": event_to_json(entry.public)}
-    return {**fields, "event": event_to_json(entry.event), **public, "time": datetime.now(UTC).isoformat()}
+    optional = {} if entry.public is None else {"public": event_to_json(entry.public)}
+    optional |= {} if entry.files is None else {"files": dict(entry.files)}
+    moment = datetime.now(UTC).isoformat()
+    return {**fields, "event": event_to_json(entry.event), **optional, "time": moment}
 
 
 def _line(data: dict[str, Any]) -> Line:
@@ -269,8 +286,8 @@ def _line(data: dict[str, Any]) -> Line:
 
 
 def plain(line: Line) -> dict[str, Any]:
-    """The line as JSON values."""
-    return asdict(line)
+    """The line as JSON values; a field that the line does not have is left out."""
+    return {name: value for name, value in asdict(line).items() if value is not None}
 
 
 def _matches(line: Line, holder: str | None, unit: str | None) -> bool:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,9 +18,24 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.accountant import Answer, answer
 from fedsynth.privacy.ledger import EVERYONE, Ledger, Line, priced
 from fedsynth.privacy.pairs import SAMPLINGS
-from fedsynth.privacy.wording import caveat_simulation, caveats_inferred, caveats_shares, shown, wording
+from fedsynth.privacy.wording import (
+    caveat_delta,
+    caveat_simulation,
+    caveats_inferred,
+    caveats_shares,
+    shown,
+    wording,
+)
 
-_LATER = {"against"}  # keys that files of earlier versions do not have
+_NOT_ADDED_UP = (
+    "accountant",
+    "projection",
+    "caveats",
+    "text",
+    "audited",
+    "units",
+)  # these say nothing of the cost
+_SAME = 1e-3  # relative: what other versions of numerical libraries may change in an epsilon
 
 
 @dataclass(frozen=True)
@@ -41,9 +56,13 @@ class Statement:
     caveats: tuple[str, ...]
     text: str
     audited: Mapping[str, Any] | None = None
-    against: Mapping[str, float] | None = (
-        None  # epsilon against the public and a participant, where they differ
-    )
+    against: Mapping[str, float] | None = None  # the public and a participant, where epsilon differs
+    units: int | None = None  # how many of the unit there are, as far as that is public
+
+    @property
+    def loses_one(self) -> bool:
+        """Whether delta is so large that a mechanism which gives one of the units away whole would keep the promise."""
+        return self.delta is not None and self.units is not None and self.delta * self.units >= 1
 
     def __str__(self) -> str:
         return self.text
@@ -64,9 +83,10 @@ class Statement:
         try:
             data = json.loads(path.read_text())
             expected = {item.name for item in fields(cls)}
-            odd = (set(data) ^ expected) - (expected & _LATER)
-            if odd:
-                raise BadInput(f"{path}: keys {sorted(odd)} are missing or unknown")
+            required = {item.name for item in fields(cls) if item.default is MISSING}
+            wrong = (set(data) - expected) | (required - set(data))
+            if wrong:
+                raise BadInput(f"{path}: keys {sorted(wrong)} are missing or unknown")
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
                 f"{path} is not a privacy statement: {error}; expected privacy.json of a run"
@@ -87,15 +107,17 @@ def statement(
     caveats: Sequence[str] = (),
     projection: int | None = None,
     audited: Mapping[str, Any] | None = None,
+    units: int | None = None,
 ) -> Statement:
     """The statement on everything that the ledger holds.
 
     `caveats` are sentences from the recipe and the transport (key model, no record-level guarantee); `inferred`
-    are columns whose bounds or categories were read from the rows without paying.
+    are columns whose bounds or categories were read from the rows without paying; `units` is how many clients or
+    records there are, if that is public: a delta of 1 / units or more is no complete promise.
     """
     if sampling not in SAMPLINGS:
         raise BadInput(f"sampling {sampling!r} is not known; {nearest(sampling, SAMPLINGS)}")
-    lines = [line for line in ledger.lines() if line.count]
+    lines = ledger.releases()
     unit = unit or (lines[0].unit if lines else "client")
     found = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit) if lines else None
     finite = found is not None and math.isfinite(found.epsilon)
@@ -128,13 +150,46 @@ def statement(
         text="",
         audited=audited,
         against=None if public is None or found is None else {"public": public, "participant": found.epsilon},
+        units=units if claimed else None,
     )
-    runs = len({line.run for line in lines})
-    return Statement(**{**_shallow(draft), "text": wording(draft, runs)})
+    if draft.loses_one:
+        caveat = caveat_delta(delta, unit, units or 0)
+        draft = replace(draft, private=False, caveats=(caveat, *draft.caveats))
+    return worded(draft, ledger)
 
 
-def _shallow(made: Statement) -> dict[str, Any]:
-    return {item.name: getattr(made, item.name) for item in fields(made)}
+def worded(made: Statement, ledger: Ledger) -> Statement:
+    """The statement with its text written from its fields."""
+    runs = len({line.run for line in ledger.releases()})
+    return replace(made, text=wording(made, runs))
+
+
+def disagreement(stated: Statement, recomputed: Statement) -> str | None:
+    """The first field of a statement that is not what the ledger adds up to, in words; None if all are.
+
+    A field that an older statement does not have claims nothing, and is not compared.
+    """
+    for item in fields(Statement):
+        said, is_so = getattr(stated, item.name), getattr(recomputed, item.name)
+        unclaimed = said is None and item.default is None
+        if item.name not in _NOT_ADDED_UP and not unclaimed and not _agree(said, is_so):
+            return f"{item.name} is {_brief(said)} there, and {_brief(is_so)} by the ledger"
+    return None
+
+
+def _agree(said: Any, is_so: Any) -> bool:
+    """Whether two values are equal, numbers up to what other libraries change in them."""
+    if isinstance(said, Mapping) and isinstance(is_so, Mapping):
+        return set(said) == set(is_so) and all(_agree(said[name], is_so[name]) for name in said)
+    if isinstance(said, tuple | list) and isinstance(is_so, tuple | list):
+        return len(said) == len(is_so) and all(map(_agree, said, is_so))
+    if isinstance(said, float | int) and isinstance(is_so, float | int) and not isinstance(said, bool):
+        return math.isclose(said, is_so, rel_tol=_SAME)
+    return bool(said == is_so)
+
+
+def _brief(value: Any) -> str:
+    return f"a list of {len(value)}" if isinstance(value, tuple | list) else str(value)
 
 
 def _would_be(found: Answer | None, delta: float, seeded: bool) -> list[str]:

@@ -90,6 +90,19 @@ def caveats_shares(earlier: int) -> list[str]:
     ]
 
 
+def caveat_delta(delta: float, unit: str, units: int) -> str:
+    """The sentence on a delta that allows to give one of the protected units away.
+
+    >>> caveat_delta(0.4, "client", 40)
+    'Delta is 0.4, not below 1 / 40: to give the data of one of the 40 participants away whole would be allowed.'
+    """
+    whose = {
+        "client": f"the data of one of the {units:,} participants",
+        "record": f"one of the {units:,} rows",
+    }
+    return f"Delta is {delta:g}, not below 1 / {units}: to give {whose[unit]} away whole would be allowed."
+
+
 def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
     """The sentences on participants that are simulated: rows without owners, dealt out by `split`.
 
@@ -144,7 +157,7 @@ def _unprotected(made: Statement) -> str:
 
 
 def _incomplete(made: Statement) -> str:
-    return "" if made.private else "Incomplete: some of what was revealed is not protected; see the end."
+    return "" if made.private else "Incomplete: not everything that was revealed is protected; see the end."
 
 
 def _protected(made: Statement, epsilon: float) -> str:
@@ -172,8 +185,9 @@ def _amount(made: Statement, epsilon: float) -> str:
     weak = "" if epsilon <= 10 else " This is a weak bound, whatever attacks achieve in practice."
     return (
         "In other words: somebody who knows everything else, and holds it for as likely as not that "
-        f"{_WHOSE[made.unit]} was used in a certain way, can come to {likely} by studying the results, except in cases "
-        f"whose probability is about delta.{weak}"
+        f"{_WHOSE[made.unit]} was used in a certain way, can come to {likely} by studying the results, except for a "
+        "total probability mass of delta. Delta is not the probability that this bound is exceeded, which can be many "
+        f"times larger; that the odds exceed twice the bound has a probability of at most twice delta.{weak}"
     )
 
 

@@ -34,7 +34,7 @@ def privacy_facts(statement: Statement) -> Markup:
         [
             ("epsilon (smaller is better)", epsilon),
             *lower,
-            ("delta (chance of failure)", delta),
+            ("delta (probability mass that epsilon does not bound)", delta),
             ("protected", _UNITS[statement.unit]),
             ("has to be trusted", _TRUST[statement.trust]),
             ("neighbors", statement.adjacency),

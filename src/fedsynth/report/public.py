@@ -36,6 +36,10 @@ _HOW_TO_CHECK = (
     "The files that you were given should have these hashes. An auditor who is shown the ledger can check that it ends "
     "in the line named here, and add up what it holds."
 )
+_NOT_SEALED = (
+    "The files of this run are not sealed: it was made before ledgers named the hashes of released files. The "
+    "statement was computed anew from the ledger; that the other files are those which the run released cannot be told."
+)
 _COMMANDS = """\
 sha256sum generator.safetensors
 fedsynth ledger verify RUN
@@ -43,10 +47,10 @@ fedsynth sample RUN --rows 1000 --out more.csv"""
 _UNITS = {"client": "participant", "record": "record"}
 
 
-def write_public(folder: Path | str) -> Path:
-    """Write public.html into a finished run's folder; the place where it lies."""
+def write_public(folder: Path | str, released: Released | None = None) -> Path:
+    """Write public.html into a finished run's folder, whose files may be read already; the place where it lies."""
     target = Path(folder) / NAME
-    text = public_page(Released.read(folder))
+    text = public_page(released or Released.read(folder))
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return target
@@ -172,6 +176,7 @@ def _verify(released: Released) -> list[Any]:
         tag("blockquote", citation(released)),
         tag("h3", "Verify"),
         tag("p", _HOW_TO_CHECK),
+        None if released.sealed else tag("p", _NOT_SEALED, class_="warning"),
         table(["file", "SHA-256"], rows, "Hashes"),
         tag("pre", _COMMANDS),
     ]

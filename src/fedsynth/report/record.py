@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +15,15 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import read_table
 from fedsynth.errors import BadInput
 from fedsynth.evaluation.suite import Evaluation
-from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger, Line
 from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import checked_run
 
 # of recipe.toml; paths, the split of simulated clients and the machine are nobody's business
 PUBLISHED_SETTINGS = (
     "recipe", "label", "epsilon", "delta", "rounds", "noise_multiplier", "private", "unit", "trust", "transport",
 )  # fmt: skip
-_SYNTHETIC = {"table": ("synthetic.parquet",), "image": ("synthetic.npz",), "text": ("synthetic.parquet",)}
 Data = pd.DataFrame | tuple[np.ndarray, np.ndarray | None]
 
 
@@ -41,27 +38,27 @@ class Released:
     synthetic: Data | None
     hashes: Mapping[str, str]  # SHA-256 by file name
     ledger_head: str | None
+    sealed: bool = True  # False for a run of before, whose ledger names no hashes of files
 
     @classmethod
     def read(cls, path: Path | str) -> Released:
-        """Read a finished run's released files, and no other."""
-        folder = Folder(path)
-        recipe = folder.read_recipe()
-        if not folder.finished:
+        """Read a finished run's released files, and no other; its ledger is read to check them."""
+        run = checked_run(path)
+        if run.folder.closed:
             raise BadInput(
-                f"{folder.path}: the run is not finished; go on with fedsynth run --out {folder.path} --resume"
+                f"{run.folder.path}: its generator is sealed; a key-holder opens it with fedsynth keys open "
+                f"{run.folder.path} --key he.secret"
             )
-        schema = Schema.load(folder.schema)
-        data = _synthetic_path(folder.path, schema)
-        files = [folder.generator, folder.privacy, folder.schema, *([data] if data else [])]
+        recipe = run.folder.read_recipe()
         return cls(
-            schema=schema,
-            statement=Statement.load(folder.privacy),
+            schema=run.schema,
+            statement=run.statement,
             settings={key: recipe[key] for key in PUBLISHED_SETTINGS if key in recipe},
             arguments=recipe.get("arguments", {}),
-            synthetic=read_data(data, schema) if data else None,
-            hashes={file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
-            ledger_head=_head(folder.ledger),
+            synthetic=read_data(run.synthetic, run.schema) if run.synthetic else None,
+            hashes={name: found for name, found in run.hashes.items() if name != run.folder.recipe.name},
+            ledger_head=run.ledger.head if run.ledger.lines() else None,
+            sealed=run.sealed,
         )
 
 
@@ -77,10 +74,16 @@ class Record:
     real: Data | None = None
 
     @classmethod
-    def read(cls, path: Path | str, evaluation: Evaluation | None, real: Data | None = None) -> Record:
-        """Read a run's folder; refuses a ledger that somebody changed."""
+    def read(
+        cls,
+        path: Path | str,
+        evaluation: Evaluation | None,
+        real: Data | None = None,
+        released: Released | None = None,
+    ) -> Record:
+        """Read a run's folder, and its released files unless they are given."""
         folder = Folder(path)
-        released = Released.read(path)
+        released = released or Released.read(path)
         lines = Ledger(folder.ledger).lines()
         name = folder.path.resolve().name
         return cls(name, released, lines, folder.read_history(), evaluation, real)
@@ -89,18 +92,3 @@ class Record:
 def read_data(path: Path | str, schema: Schema) -> Data:
     """A table or images, by the schema's kind."""
     return read_images(path) if schema.kind == "image" else read_table(path, schema)
-
-
-def _synthetic_path(folder: Path, schema: Schema) -> Path | None:
-    return next((folder / name for name in _SYNTHETIC[schema.kind] if (folder / name).is_file()), None)
-
-
-def _head(ledger: Path) -> str | None:
-    """The hash of the ledger's last line, as the file beside it tells; None for a run that released nothing."""
-    path = head_path(ledger)
-    if not path.exists():
-        return None
-    try:
-        return str(json.loads(path.read_text())["hash"])
-    except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{path}: cannot be read; see `fedsynth ledger verify {ledger.parent}`") from None

@@ -17,6 +17,7 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import shown
 from fedsynth.report.verdict import chosen_utility
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import checked_run
 
 PAGES = ("report.html", "public.html")
 _DEPTH = 3
@@ -97,7 +98,7 @@ def summary(path: Path | str, key: str = "") -> RunSummary:
 
 
 def _finished(folder: Folder) -> dict[str, Any]:
-    statement = Statement.load(folder.privacy)
+    statement = checked_run(folder.path).statement
     found: dict[str, Any] = {"state": "finished", "epsilon": statement.epsilon, "private": statement.private}
     return {**found, "promise": promise(statement)}
 

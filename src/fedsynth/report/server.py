@@ -77,6 +77,9 @@ class Site:
         file = None if place is None else place / name
         if file is None or not file.is_file() or file.is_symlink():
             return _missing()
+        problem = summary(file.parent).problem
+        if problem:
+            return Answer(HTTPStatus.CONFLICT, problem.encode(), "text/plain; charset=utf-8")
         return Answer(HTTPStatus.OK, file.read_bytes(), policy=_REPORT_POLICY)
 
     def admits(self, given: str | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedsynth.evaluation.score import Score
 from fedsynth.privacy.statement import Statement
-from fedsynth.privacy.wording import belief, shown
+from fedsynth.privacy.wording import belief, caveat_delta, shown
 from fedsynth.report.axis import percent
 
 # Our words, no standard; those on epsilon are the ones of docs/privacy.md.
@@ -60,7 +60,7 @@ def private(statement: Statement, caught: float | None = None) -> Verdict:
     if exceeded:
         return Verdict(question, "bad", "No: the claim is refuted", exceeded)
     if not statement.private:
-        return Verdict(question, "bad", "Incomplete", _INFERRED)
+        return Verdict(question, "bad", "Incomplete", _why_incomplete(statement))
     epsilon = statement.epsilon
     level, word = _grade(-epsilon, (-STRONG, -WEAK), ("Strongly", "Weakly", "Hardly"))
     word = "Reasonably" if STRONG < epsilon <= REASONABLE else word
@@ -73,6 +73,12 @@ def private(statement: Statement, caught: float | None = None) -> Verdict:
             f" The best attack that was tried finds {percent(caught)} of the members at 1% false alarms."
         )
     return Verdict(question, level, word, sentence)
+
+
+def _why_incomplete(statement: Statement) -> str:
+    if statement.delta is not None and statement.units is not None and statement.loses_one:
+        return caveat_delta(statement.delta, statement.unit, statement.units)
+    return _INFERRED
 
 
 def _grade(value: float, least: tuple[float, float], words: tuple[str, str, str]) -> tuple[str, str]:

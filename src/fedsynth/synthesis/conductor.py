@@ -41,6 +41,7 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.participation import terms_of
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.release import release
+from fedsynth.synthesis.released_files import close, complete
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.sealed import SealedGenerator
 from fedsynth.synthesis.training import Prepared, Training, check_claim
@@ -68,7 +69,9 @@ class Conductor:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with one_job(folder):
             place = Folder(folder)
-            if not place.finished:
+            if place.finished:
+                complete(place)
+            else:
                 _Run(asked, channel, place, tell, regroup).finish()
             tell(rounds=len(place.read_history()))
 
@@ -177,7 +180,7 @@ class _Run:
             FedsynthError
         ):  # the result is safe: whoever is not there to hear that it is over need not be
             self.remote.close(state)
-        self.place.finish()
+        close(self.place)
 
     def _refuse_lost_checkpoint(self) -> None:
         """A run that released something goes on from its checkpoint or not at all: its ledger is not thrown away."""

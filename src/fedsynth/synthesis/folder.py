@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import replacing, sync
 from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
 from fedsynth.engines.store import ClientStore
@@ -172,6 +171,4 @@ class Folder:
     def finish(self) -> None:
         """Remove the clients' private parts, which nobody needs any more."""
         shutil.rmtree(self.state, ignore_errors=True)
-        descriptor = os.open(self.path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        sync(self.path)

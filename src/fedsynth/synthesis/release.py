@@ -8,14 +8,20 @@ from typing import Any
 from fedsynth.data.clients import RawClients
 from fedsynth.data.partition import parse_split
 from fedsynth.data.schema import Schema
+from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.privacy.wording import caveats_dealt
-from fedsynth.recipes.budget import sampling_of
+from fedsynth.recipes.budget import adjacency_of, sampling_of
+from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.generator import Generator
+from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared
+
+_MANY = 10_000  # clients that any cohort can be drawn from
 
 
 def released(
@@ -34,6 +40,39 @@ def caveats_of(prepared: Prepared, raw: RawClients) -> tuple[str, ...]:
     return tuple(caveats_dealt(raw.dealt, prepared.unit, reads_rows=reads_rows))
 
 
+def public_units(unit: Unit, clients: int, values: Mapping[str, Any]) -> int:
+    """How many clients or records there are, as far as that is public: their true number of records never is."""
+    if unit == "client":
+        return clients
+    return int(values.get("records") or clients * values.get("usual_records", 1))
+
+
+def known_clients(request: Request, ledger: Ledger) -> int | None:
+    """The number of clients that was asked for, that a fixed cohort was drawn from, or that paid for themselves."""
+    lines = ledger.lines()
+    sizes = [line.event.get("source_dataset_size") for line in lines]
+    own = len({line.holder for line in lines if line.holder.isdigit()})
+    return request.clients or next((int(size) for size in sizes if size), own or None)
+
+
+def terms_of_claim(request: Request, schema: Schema, ledger: Ledger) -> tuple[str, str] | None:
+    """The adjacency and the sampling of a run that recipe.toml describes; None if it cannot be composed any more."""
+    recipe = recipe_named(request.recipe)
+    try:
+        task = recipe.task(
+            schema,
+            known_clients(request, ledger) or _MANY,
+            private=request.private,
+            unit=request.unit,
+            trust=request.trust,
+            transport=request.transport,
+        )
+        algorithm = recipe.build(task, recipe.values(request.arguments))
+    except FedsynthError:
+        return None
+    return adjacency_of(algorithm), sampling_of(algorithm)
+
+
 def release(
     prepared: Prepared, ledger: Ledger, state: ServerState, *, seeded: bool, caveats: tuple[str, ...] = ()
 ) -> tuple[Generator, Statement]:
@@ -49,5 +88,6 @@ def release(
         seeded=seeded,
         inferred=prepared.schema.inferred(),
         caveats=(*algorithm.caveats, *algorithm.transport.caveats, *caveats),
+        units=public_units(prepared.unit, algorithm.schedule.clients, prepared.values),
     )
     return generator, told

@@ -14,13 +14,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from fedsynth.data.atomic import replacing
-from fedsynth.data.schema import Schema
 from fedsynth.engines.sealed import keyed
 from fedsynth.errors import BadInput
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator
-from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.released_files import checked_run
 from fedsynth.transport.he import Homomorphic
 from fedsynth.transport.he_scheme import Keys
 
@@ -62,10 +61,11 @@ class SealedGenerator:
             raise BadInput(f"{path}: cannot be read ({error}); fetch the run again with --resume") from None
 
 
-def opened(run: Folder, keys: Keys) -> Generator:
+def opened(folder: Folder, keys: Keys) -> Generator:
     """The generator of a sealed run, opened with a key-holder's secret key."""
-    held = SealedGenerator.load(run.sealed)
-    request, schema = Request.from_toml(run.read_recipe()), Schema.load(run.schema)
+    run = checked_run(folder.path)
+    held = SealedGenerator.load(folder.sealed)
+    request, schema = run.request, run.schema
     recipe = recipe_named(request.recipe)
     values = recipe.values(request.arguments)
     task = recipe.task(

@@ -10,10 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
@@ -23,6 +22,7 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.purse import Policy, Purse, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
+from fedsynth.synthesis.released_files import checked_run, write_result
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
@@ -99,7 +99,11 @@ class Synthesizer:
     def fit(
         self, clients: RawClients, *, folder: Path | str | None = None, watch: Watch | None = None
     ) -> Synthesizer:
-        """Train over the clients; with `folder` everything is written there and a stopped run can be resumed."""
+        """Train over the clients; with `folder` everything is written there and a stopped run can be resumed.
+
+        Only once: a second fit would spend again, and no statement would count both.
+        """
+        self._refuse_second_fit()
         place = None if folder is None else Folder(folder)
         if place:
             place.refuse_existing()
@@ -122,6 +126,14 @@ class Synthesizer:
                 purse = self._purse(place)
             training = Training(prepared, place, purse, rng, watch, self._chunk)
             return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
+
+    def _refuse_second_fit(self) -> None:
+        releases = len(self._ledger.releases())
+        if releases:
+            raise NotPrivate(
+                f"fit: this synthesizer made {releases} releases already, and a second fit would spend epsilon again; "
+                "use sample for more rows, or make a new Synthesizer, whose statement counts its own releases alone"
+            )
 
     def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
@@ -152,10 +164,7 @@ class Synthesizer:
         )
         self.history, self.notes = training.history, training.notes
         if place:
-            self._generator.save(place.generator)
-            with replacing(place.privacy) as temporary:
-                self._statement.save(temporary)
-            place.finish()
+            write_result(place, self._generator, self._statement)
         return self
 
     def sample(
@@ -184,22 +193,18 @@ class Synthesizer:
         place.refuse_existing()
         place.create(self.request.to_toml(), self.schema)
         Ledger(place.ledger).adopt(self._ledger)
-        self.generator.save(place.generator)
-        self.privacy.save(place.privacy)
         for line in self.history:
             place.append_history(line)
-        place.finish()
+        write_result(place, self.generator, self.privacy)
 
     @classmethod
     def load(cls, path: Path | str) -> Synthesizer:
-        """Read a finished run."""
-        place = Folder(path)
-        request = Request.from_toml(place.read_recipe())
-        schema = Schema.load(place.schema)
-        made = cls.of(request, schema)
-        values = recipe_named(request.recipe).values(request.arguments)
-        made._generator = Generator.load(place.generator, schema, request.recipe, values)
-        made._statement = Statement.load(place.privacy)
-        made._ledger = Ledger(place.ledger)
-        made.history = place.read_history()
+        """Read a finished run; refused if its files are not those that it released (see `checked_run`)."""
+        run = checked_run(path)
+        made = cls.of(run.request, run.schema)
+        values = recipe_named(run.request.recipe).values(run.request.arguments)
+        made._generator = Generator.load(run.folder.generator, run.schema, run.request.recipe, values)
+        made._statement = run.statement
+        made._ledger = run.ledger
+        made.history = run.folder.read_history()
         return made

@@ -16,7 +16,9 @@ app = typer.Typer()
 @app.command()
 @leads_to("account:account")
 def account(
-    delta: Annotated[float, typer.Option(help="Chance of failure, well below 1 / clients.")],
+    delta: Annotated[
+        float, typer.Option(help="Probability mass that epsilon does not bound; well below 1 / clients.")
+    ],
     noise_multiplier: Annotated[float | None, typer.Option(help="Noise over clip.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Target; what is left out is solved for.")] = None,
     rate: Annotated[float | None, typer.Option(help="Chance of each client to be in a round.")] = None,
@@ -48,7 +50,9 @@ def plan(
         int, typer.Option(help="How many records they hold together; a public guess will do.")
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")],
-    delta: Annotated[float, typer.Option(help="Chance of failure, well below 1 / clients.")],
+    delta: Annotated[
+        float, typer.Option(help="Probability mass that epsilon does not bound; well below 1 / clients.")
+    ],
     recipe: Annotated[str | None, typer.Option(help="Only this recipe.")] = None,
     project: Annotated[str | None, typer.Option(help="Other numbers of clients: 10000,1000000.")] = None,
     plot: Annotated[

@@ -32,7 +32,7 @@ def show(
 @app.command()
 @leads_to("ledger:verify")
 def verify(folder: Where, as_json: flags.AsJson = False) -> None:
-    """Check the chain of hashes: a changed, cut or reordered line is found. Exits with 1 if there is one.
+    """Check the chain of hashes, and a run's files and statement against it. Exits with 1 if anything was changed.
 
     Example: fedsynth ledger verify RUN
     """

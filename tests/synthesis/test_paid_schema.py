@@ -3,14 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+from dp_accounting import GaussianDpEvent
 
 from fedsynth.data.clients import clients_from, encode_clients
-from fedsynth.data.draft import draft_schema
+from fedsynth.data.declaration import declared
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.paid_schema import pay_for_schema
+from fedsynth.synthesis.purse import ledger_of
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import SMALL
@@ -29,22 +31,24 @@ def rows() -> pd.DataFrame:
     )
 
 
-def paid(rows, ledger, epsilon=2.0):
+def paid(rows, ledger, epsilon=2.0, **more):
     raw = clients_from(rows, client_column="who")
-    draft = draft_schema(rows, label="ill", client_column="who")
-    return pay_for_schema(raw, draft, epsilon=epsilon, delta=1e-6, ledger=ledger, rng=Rng())
+    keys = {"label": "ill", "epsilon": epsilon, "delta": 1e-6, "rng": Rng(), **more}
+    return pay_for_schema(raw, ledger=ledger, **keys)
 
 
 def test_bounds_and_categories_come_from_noise_and_nothing_is_inferred(rows):
     schema = paid(rows, Ledger(None))
     assert schema.inferred() == () and set(schema.provenance.values()) == {"paid"}
-    assert schema.column("age").bounds == (16.0, 64.0)  # powers of two around what many hold
-    assert schema.column("ill").labels == ("no", "yes", "other")
+    assert schema.column("age").type == "integer"
+    assert schema.column("age").bounds == (16, 63)  # powers of two around what many hold
+    assert schema.column("ill").type == "binary" and schema.column("ill").labels == ("no", "yes")
 
 
 def test_what_one_unit_alone_holds_is_not_shown(rows):
     schema = paid(rows, Ledger(None))
-    assert schema.column("town").labels == ("north", "south", "other")
+    assert "the only house on the hill" not in schema.column("town").labels
+    assert set(schema.column("town").labels) >= {"north", "south"}
 
 
 def test_the_ledger_holds_the_stated_budget(rows):
@@ -66,7 +70,7 @@ def test_a_run_on_a_paid_schema_pays_for_it_too(rows, tmp_path):
     request = Request(schema=str(path), epsilon=4, delta=1e-5, rounds=2, arguments=SMALL)
     made = Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
     assert made.privacy.epsilon <= 4
-    assert {"bounds and categories", "class balance"} <= {
+    assert {"types of columns", "bounds and categories of columns", "class balance"} <= {
         release["what"] for release in made.privacy.releases
     }
 
@@ -78,8 +82,23 @@ def test_a_paid_schema_without_its_ledger_is_refused(rows, tmp_path):
         Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
 
 
-def test_a_public_schema_has_nothing_to_pay_for(rows):
-    schema = paid(rows, Ledger(None))
+def test_where_all_is_declared_there_is_nothing_to_pay_for(rows):
+    known = [
+        {"name": "age", "type": "integer", "min": 0, "max": 110},
+        {"name": "town", "type": "categorical", "categories": ["north", "south"]},
+        {"name": "ill", "type": "binary", "categories": ["no", "yes"]},
+    ]
+    ledger = Ledger(None)
     with pytest.raises(BadInput, match="nothing to pay for"):
-        raw = clients_from(rows, client_column="who")
-        pay_for_schema(raw, schema, epsilon=1, delta=1e-6, ledger=Ledger(None), rng=Rng())
+        paid(rows, ledger, types=map(declared, known))
+    assert ledger.lines() == []
+
+
+def test_a_schema_whose_types_were_free_is_no_longer_taken_for_paid(rows, tmp_path):
+    path = tmp_path / "schema.json"
+    schema = paid(rows, Ledger(None))
+    Ledger(beside(path)).append(
+        GaussianDpEvent(5.0), what="bounds and categories", unit="client", run="schema"
+    )
+    with pytest.raises(NotPrivate, match="types of its columns were read without paying"):
+        ledger_of(schema, path)

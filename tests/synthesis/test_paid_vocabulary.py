@@ -48,7 +48,7 @@ def test_the_ledger_holds_the_budget_of_the_words(posts):
 
 
 def test_words_that_do_not_stand_out_are_an_error_that_says_so(posts):
-    with pytest.raises(BudgetExhausted, match="no word stands out of the noise over 3 clients"):
+    with pytest.raises(BudgetExhausted, match="no word stands out of the noise, and the budget is spent"):
         pay_for_vocabulary(
             posts[:3], NAMES[:3], epsilon=0.1, delta=1e-6, most=5, length=None, ledger=Ledger(None), rng=Rng()
         )

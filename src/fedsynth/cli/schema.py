@@ -11,7 +11,8 @@ from fedsynth.cli.ending import Code
 from fedsynth.cli.payment import budget_of
 from fedsynth.data.clients import clients_from
 from fedsynth.data.conform import conform
-from fedsynth.data.draft import draft_image_schema, draft_schema
+from fedsynth.data.declaration import Declared, read_file, read_flag
+from fedsynth.data.draft import draft_image_schema, draft_schema, require_columns
 from fedsynth.data.encode import ImageEncoding
 from fedsynth.data.image import is_images, read_images
 from fedsynth.data.schema import Column, Schema
@@ -20,7 +21,6 @@ from fedsynth.data.table import read_table
 from fedsynth.data.text import read_texts
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.paid_schema import pay_for_schema
@@ -30,6 +30,12 @@ _REVIEW = (
     'is publicly known and write "public" in "provenance", or pay for them out of the privacy budget.'
 )
 
+_LEFT_OUT = (
+    "because nothing in it stands out of the noise: drop it from the file, or write it into the schema with bounds or "
+    "categories that are publicly known"
+)
+_SOURCES = {"inferred": "inferred: review, or pay for it", "paid": "paid for", "public": "as you declare"}
+
 
 def draft(
     file: Path,
@@ -37,25 +43,35 @@ def draft(
     label: str | None,
     client_column: str | None,
     pay: str | None,
+    column_types: list[str] | None,
+    types: Path | None,
     force: bool,
     as_json: bool,
 ) -> None:
     """Guess a schema from rows, for you to review."""
     if out.exists() and not force:
         raise BadInput(f"{out}: this file exists; choose another name or overwrite it with --force")
-    budget = None if pay is None else budget_of(pay)
-    schema = _draft(file, label, client_column)
-    if budget is not None:
-        schema = _paid(file, schema, *budget, out)
+    if pay is None and (types is not None or column_types):
+        raise BadInput(
+            "--type and --types: only with --pay; without it, correct the types in the draft itself"
+        )
+    left_out: list[str] = []
+    if pay is None:
+        schema = _draft(file, label, client_column)
+    else:
+        listed = [*([] if types is None else read_file(types)), *map(read_flag, column_types or ())]
+        schema, left_out = _paid(file, label, client_column, listed, budget_of(pay), out)
     schema.save(out)
     if as_json:
-        typer.echo(json.dumps({"out": str(out), "inferred": schema.inferred(), "schema": schema.to_dict()}))
+        told = {"out": str(out), "inferred": schema.inferred(), "schema": schema.to_dict()}
+        typer.echo(json.dumps({**told, "left_out": left_out}))
         return
     typer.echo(f"Wrote {out}: {_counted(schema)}.")
     for column in schema.columns:
-        mark = "inferred: review, or pay for it" if column.name in schema.inferred() else "paid for"
-        typer.echo(f"  {_described(column)} ({mark})")
-    if budget is not None:
+        typer.echo(f"  {_described(column)} ({_SOURCES[schema.provenance.get(column.name, 'public')]})")
+    for name in left_out:
+        typer.echo(f"  {name}: left out, {_LEFT_OUT}")
+    if pay is not None:
         typer.echo(f"What it cost is in {beside(out)}; every run on this schema counts it.")
     elif schema.inferred():
         typer.echo(_REVIEW)
@@ -94,17 +110,34 @@ def _draft(file: Path, label: str | None, client_column: str | None) -> Schema:
     return draft_image_schema(*read_images(file))
 
 
-def _paid(file: Path, draft: Schema, epsilon: float, delta: float, out: Path) -> Schema:
-    """The schema that the rows paid for, its cost in the ledger beside it."""
-    if draft.kind != "table":
+def _paid(
+    file: Path,
+    label: str | None,
+    client_column: str | None,
+    types: list[Declared],
+    budget: tuple[float, float],
+    out: Path,
+) -> tuple[Schema, list[str]]:
+    """The schema that the rows paid for, its cost in the ledger beside it, and the columns that it leaves out."""
+    if is_images(file) or file.name.endswith((".jsonl", ".jsonl.gz")):
         raise BadInput(
-            "--pay: only columns of a table can be paid for; an image's classes are declared in its schema"
+            "--pay: only columns of a table can be paid for; an image's classes are declared in its schema, and "
+            "words are paid for by `fedsynth schema text --pay`"
         )
-    frame = read_table(file)
-    unit: Unit = "record" if draft.client is None else "client"
-    raw = clients_from(frame, client_column=draft.client) if draft.client else clients_from(frame, clients=1)
-    ledger = Ledger(beside(out))
-    return pay_for_schema(raw, draft, epsilon=epsilon, delta=delta, ledger=ledger, rng=Rng(), unit=unit)
+    frame = read_table(file, as_written=True)
+    require_columns(frame, label=label, client_column=client_column)
+    raw = clients_from(frame, client_column=client_column, clients=None if client_column else 1)
+    schema = pay_for_schema(
+        raw,
+        epsilon=budget[0],
+        delta=budget[1],
+        ledger=Ledger(beside(out)),
+        rng=Rng(),
+        unit="client" if client_column else "record",
+        label=label,
+        types=types,
+    )
+    return schema, [str(name) for name in frame.columns if name not in (*schema.names, client_column)]
 
 
 def _problems(file: Path, schema: Schema, text_column: str) -> list[str]:

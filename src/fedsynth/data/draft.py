@@ -30,9 +30,7 @@ def draft_schema(
     >>> [(column.name, column.type) for column in schema.columns], schema.inferred()
     ([('age', 'integer'), ('sex', 'binary')], ('age', 'sex'))
     """
-    for name, role in ((label, "label"), (client_column, "client column")):
-        if name is not None and name not in frame.columns:
-            raise BadInput(f"{role} {name!r} is not in the table; {nearest(name, map(str, frame.columns))}")
+    require_columns(frame, label=label, client_column=client_column)
     columns, problems = [], []
     for name in map(str, frame.columns):
         if name == client_column:
@@ -45,6 +43,13 @@ def draft_schema(
         raise BadInput("; ".join(problems))
     inferred = {column.name: "inferred" for column in columns}
     return Schema(columns=tuple(columns), label=label, client=client_column, provenance=inferred)
+
+
+def require_columns(frame: pd.DataFrame, *, label: str | None, client_column: str | None) -> None:
+    """Refuse a label or client column that is not in the table."""
+    for name, role in ((label, "label"), (client_column, "client column")):
+        if name is not None and name not in frame.columns:
+            raise BadInput(f"{role} {name!r} is not in the table; {nearest(name, map(str, frame.columns))}")
 
 
 def draft_image_schema(images: np.ndarray, labels: np.ndarray | None = None) -> Schema:

@@ -23,17 +23,18 @@ _AS_WRITTEN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def read_table(path: Path | str, schema: Schema | None = None) -> pd.DataFrame:
+def read_table(path: Path | str, schema: Schema | None = None, *, as_written: bool = False) -> pd.DataFrame:
     """Read a CSV, CSV.gz or Parquet file.
 
-    With a schema, the columns of categories are kept as they are written in a CSV file ("007" stays "007").
+    With a schema, the columns of categories are kept as they are written in a CSV file ("007" stays "007");
+    `as_written` keeps all columns so, because a type that is guessed from a whole column lets one row change the rest.
     """
     source = Path(path)
     extension = _extension(source)
     if not source.is_file():
         raise BadInput(f"{source}: there is no such file; check the path")
     try:
-        frame = _read_parquet(source) if extension == ".parquet" else _read_csv(source, schema)
+        frame = _read_parquet(source) if extension == ".parquet" else _read_csv(source, schema, as_written)
     except UnicodeDecodeError as error:
         raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it again as UTF-8") from None
     except BadInput:
@@ -119,7 +120,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return frame.reset_index(drop=not named)
 
 
-def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
+def _read_csv(path: Path, schema: Schema | None, as_written: bool) -> pd.DataFrame:
     names = _header(path)
     other = [mark for mark in _OTHER_MARKS if mark in names[0]] if len(names) == 1 else []
     if other:  # as spreadsheets write it where a comma is the decimal point
@@ -136,7 +137,8 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
         else {column.name: column.labels for column in schema.columns if not column.numeric}
     )
     absent = {name: [text for text in MISSING_TEXTS if text not in words.get(name, ())] for name in names}
-    types = {name: "str" for name in names if name in words or (schema is not None and name == schema.client)}
+    kept = {*words, *(() if schema is None else (schema.client,)), *(names if as_written else ())}
+    types = {name: "str" for name in names if name in kept}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header: else cut off
         return pd.read_csv(path, dtype=types, na_values=absent, **_AS_WRITTEN)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedsynth.federation.state import ServerState
 
 _AT_ONCE = 2**23  # numbers in a stack of records' answers
+_NARROW = 128  # records at once where the statistic leaves out what none of them holds
 Learn = Callable[["ServerState", Tensor, Rng], "ServerState"]
 
 
@@ -85,6 +86,8 @@ class Query:
             answers = self.statistic(data)
             return self.mechanism.privatize(answers, {}, rng.at("privatize"), ids), {}
         at_once = max(1, _AT_ONCE // (self.dim * len(ids)))
+        if hasattr(self.statistic, "narrowed"):
+            at_once = max(at_once, _NARROW)
         total = torch.zeros(len(ids), self.dim, dtype=torch.float64, device=data.mask.device)
         for start in range(0, data.mask.shape[1], at_once):
             total += self._records(data, slice(start, start + at_once), ids, rng.at("privatize", start))
@@ -96,8 +99,12 @@ class Query:
         x, y, mask = data.x[:, part], data.y[:, part], data.mask[:, part]
         rows = Padded(x.flatten(0, 1)[:, None], y.reshape(-1, 1), mask.reshape(-1, 1))
         owners = np.repeat(ids, mask.shape[1])
-        answers = self.mechanism.privatize(self.statistic(rows), {}, rng, owners)
-        return answers.reshape(*mask.shape, -1).sum(1, dtype=torch.float64)
+        narrow = getattr(self.statistic, "narrowed", None)
+        statistic, rows, places = narrow(rows) if narrow else (self.statistic, rows, slice(None))
+        answers = self.mechanism.privatize(statistic(rows), {}, rng, owners)
+        total = torch.zeros(len(ids), self.dim, dtype=torch.float64, device=mask.device)
+        total[:, places] = answers.reshape(*mask.shape, -1).sum(1, dtype=torch.float64)
+        return total
 
     def estimate(self, total: Tensor, rng: Rng) -> Tensor:
         """The noisy sum of all answers."""

@@ -40,28 +40,96 @@ class RecordCount:
 
 
 @dataclass(frozen=True)
-class Holdings:
-    """Which codes a unit holds in each column, each column scaled to norm 1 / sqrt(columns).
+class CellShares:
+    """The shares of a unit's rows that hold each code, column by column, each column scaled by 1 / sqrt(columns).
 
-    `data.x` holds a code for each column, -1 where it has none; the answer is one histogram after the other.
+    `data.x` holds a code below `size` for each column. A column's shares lie in the simplex, so the whole answer has
+    norm at most 1 however many rows the unit has, and one unit has one vote in each column.
+    """
+
+    columns: int
+    size: int
+
+    def __call__(self, data: Padded) -> Tensor:
+        """[clients, columns * size]."""
+        rows = data.mask.sum(1, keepdim=True).clamp(min=1)
+        codes = data.x.to(torch.int64).unbind(-1)
+        blocks = [_counts(column, data.mask, self.size) / rows for column in codes]
+        return torch.cat(blocks, dim=1) / math.sqrt(self.columns)
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """The codes that a unit holds in each column, at most `most` of them, each column scaled to norm 1 / sqrt(columns).
+
+    `data.x` holds a code for each column, -1 where it has none; the answer is one histogram after the other. Of more
+    than `most` codes a unit names those that it holds most often, equal ones in the order of their codes. That order
+    must not depend on other units' rows (the alphabet, public buckets), or one unit would change another's choice.
     """
 
     sizes: tuple[int, ...]
+    most: int
 
     def __call__(self, data: Padded) -> Tensor:
         """[clients, sum of sizes]."""
         blocks = []
         for column, size in enumerate(self.sizes):
             codes = data.x[..., column].to(torch.int64)
-            held = (_counts(codes, data.mask & (codes >= 0), size) > 0).to(torch.float32)
-            blocks.append(held / held.norm(dim=1, keepdim=True).clamp(min=1))
+            counts = _counts(codes, data.mask & (codes >= 0), size)
+            held = _most_held(counts, self.most) if data.mask.shape[1] > self.most else counts > 0
+            named = held.to(torch.float32)
+            blocks.append(named / named.norm(dim=1, keepdim=True).clamp(min=1))
         return torch.cat(blocks, dim=1) / math.sqrt(len(self.sizes))
+
+    def narrowed(self, data: Padded) -> tuple[Holdings, Padded, Tensor]:
+        """The same question without the codes that none of these units holds, and the places of those that are left.
+
+        A long list of values would else make a long answer for each of many records.
+        """
+        starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        sizes, columns, places = [], [], []
+        for start, column in zip(starts, data.x.unbind(-1), strict=False):
+            codes = column.contiguous()
+            held = codes[data.mask & (codes >= 0)].unique()
+            sizes.append(len(held))
+            places.append(held.to(torch.int64) + int(start))
+            columns.append(torch.where(codes < 0, codes, torch.searchsorted(held, codes).to(codes.dtype)))
+        narrow = Padded(torch.stack(columns, dim=-1), data.y, data.mask)
+        return Holdings(tuple(sizes), self.most), narrow, torch.cat(places)
+
+    def threshold(self, sigma: float, delta: float) -> float:
+        """Above this, a noisy weight shows that more than one unit holds the value, but for a chance of delta.
+
+        Proof (Gopi et al. 2020, weighted Gaussian set union). Let one unit alone hold m <= most values of a column.
+        Each has the weight w = 1 / sqrt(m * columns) and exceeds t with the chance q(m) = P[w + sigma * Z > t], Z
+        normal, independently of the others; so one of them is shown with the chance 1 - (1 - q(m))^m. The threshold is
+        the least t for which this is at most delta / columns for every m <= most, and the union over the columns is
+        at most delta. A unit never names more than `most` values, so no other m occurs.
+
+        >>> Holdings((10,), most=1).threshold(1.0, 1e-6) > 5
+        True
+        """
+        columns = len(self.sizes)
+        held = np.arange(1, self.most + 1)
+        chance = -np.expm1(np.log1p(-delta / columns) / held)  # q(m) may be this large
+        return float(np.max(1 / np.sqrt(held * columns) + sigma * norm.isf(chance)))
+
+
+def _most_held(counts: Tensor, most: int) -> Tensor:
+    """True at each row's `most` largest counts above zero, equal ones from the left."""
+    size = counts.shape[1]
+    if size <= most:
+        return counts > 0
+    order = counts.to(torch.float64) * size - torch.arange(size, device=counts.device)  # no two are equal
+    return (counts > 0) & (order >= order.topk(most, dim=1).values[:, -1:])
 
 
 def _counts(codes: Tensor, mask: Tensor, size: int) -> Tensor:
     """How often each client holds each code, [clients, size]."""
     totals = torch.zeros(len(codes), size, device=codes.device)
-    return totals.scatter_add_(1, codes.clamp(0, max(size - 1, 0)), mask.to(torch.float32))
+    if not size:
+        return totals
+    return totals.scatter_add_(1, codes.clamp(0, size - 1), mask.to(torch.float32))
 
 
 def as_probabilities(noisy: Tensor, floor: float = 1e-3) -> Tensor:
@@ -87,17 +155,3 @@ def quantiles(noisy: Tensor, edges: Sequence[float], shares: Sequence[float]) ->
         raise BadInput(f"{len(edges)} edges for {len(counts)} bins: expected one more edge than bins")
     below = np.concatenate([[0.0], np.cumsum(counts)]) / max(counts.sum(), 1e-12)
     return [float(np.interp(share, below, np.asarray(edges, dtype=np.float64))) for share in shares]
-
-
-def presence_threshold(sigma: float, delta: float, most: int, scale: float = 1.0) -> float:
-    """Above this, a noisy weight shows that more than one unit holds the value, but for a chance of delta.
-
-    A unit that alone holds m values gives each the weight scale / sqrt(m); the threshold covers the worst m up to
-    `most` (Gopi et al. 2020, weighted Gaussian set union).
-
-    >>> presence_threshold(1.0, 1e-6, 1) > 5
-    True
-    """
-    held = np.unique(np.geomspace(1, max(1, most), 64).astype(int))
-    chance = -np.expm1(np.log1p(-delta) / held)  # each of m values may pass with this chance
-    return float(np.max(scale / np.sqrt(held) + sigma * norm.isf(chance)))

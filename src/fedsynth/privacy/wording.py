@@ -75,7 +75,7 @@ def caveats_inferred(columns: Sequence[str]) -> list[str]:
         return []
     named = ", ".join(columns)
     return [
-        f"Bounds or categories of these columns were read from the rows without any protection: {named}. "
+        f"Types, bounds or categories of these columns were read from the rows without any protection: {named}. "
         "The guarantee does not cover what they reveal."
     ]
 

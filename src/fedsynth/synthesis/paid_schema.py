@@ -1,125 +1,269 @@
-"""Bounds and categories that the rows pay for: one noisy release instead of a look at the data."""
+"""A schema that the rows pay for: types, bounds, categories and missing values out of three noisy sums.
+
+Nothing in it depends on rows but through these sums and what the user declares; the names of the columns count as
+public. Each unit has one vote in each column, whatever it holds:
+
+1. types: which of its cells are missing, texts, or numbers with so many decimals (`CellShares`);
+2. values: the categories that it holds, or the public buckets of its numbers (`Holdings`);
+3. fit: which of its cells are missing, or have no place in what was learned (`CellShares`).
+
+A sum moves by at most 1 in L2 norm when a unit comes or goes, over all columns together, so three Gaussian releases
+are the whole cost, and half of delta for the categories (`Holdings.threshold`). What is asked in a later sum depends
+on the earlier ones alone, not on rows, so adaptive composition covers it.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-import torch
-from dp_accounting import DpEvent, GaussianDpEvent
 
+from fedsynth.data.cells import KINDS, TEXT, WHOLE, Cells, number_in, read_cells
 from fedsynth.data.clients import Clients, RawClients
-from fedsynth.data.column import Column
-from fedsynth.data.conform import OTHER
+from fedsynth.data.column import LARGEST_RANGE, Column
+from fedsynth.data.conform import ABSENT, OTHER, UNFIT, fit_of
+from fedsynth.data.declaration import Declared, all_declared, declared
+from fedsynth.data.draft import require_columns
 from fedsynth.data.schema import Schema
-from fedsynth.data.values import as_text
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.errors import BadInput
-from fedsynth.federation.loop import ask
-from fedsynth.federation.query import Query
-from fedsynth.federation.state import ServerState
-from fedsynth.federation.statistics import Holdings, presence_threshold
-from fedsynth.privacy import account
-from fedsynth.privacy.central import CentralGaussian
-from fedsynth.privacy.clip import Clip
+from fedsynth.errors import BadInput, BudgetExhausted
+from fedsynth.federation.statistics import CellShares, Holdings
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
-from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.paid_release import Payers, clients_with, noise_of
 
-_POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-10, 41)])
-_EDGES = np.concatenate([-_POWERS[:0:-1], _POWERS])  # public: powers of two on both sides of zero
+MOST_VALUES = 16  # of a column that one client names; a record has one
+
+_POWERS = 2.0 ** np.arange(-10, 41)
+_POSITIVE = np.union1d(_POWERS, np.arange(1, 17))
+_EDGES = np.concatenate(
+    [-_POSITIVE[::-1], [0.0], _POSITIVE]
+)  # public: powers of two, and small whole numbers
 _WIDE = 2.0**14  # a range that a linear scale would not resolve
-_SELECTION = 0.5  # share of delta for showing a category that only one unit holds
+_TYPES, _VALUES, _FIT = 0.2, 0.6, 0.2  # parts of the budget
+_RARE = 0.05  # of the cells may be cut to a column's type
+_HARDLY_ANY = 0.01  # of the cells may be without a place in the column
 
 
 @dataclass(frozen=True)
-class _Coded:
-    """A column as codes: buckets of numbers, or the values that occur (which nobody sees before the noise)."""
+class _Rows:
+    """The table as cells, its rows sorted by client."""
 
-    column: Column
-    codes: np.ndarray
-    values: tuple[str, ...] | None
+    cells: Mapping[str, Cells]
+    offsets: np.ndarray
 
-    @property
-    def size(self) -> int:
-        return len(_EDGES) - 1 if self.values is None else len(self.values)
+    @staticmethod
+    def of(raw: RawClients) -> _Rows:
+        assert raw.frame is not None
+        frame = raw.frame.iloc[np.argsort(raw.owner, kind="stable")]
+        cells = {str(name): read_cells(frame[name]) for name in frame.columns}
+        return _Rows(cells, np.concatenate([[0], np.cumsum(raw.sizes)]))
+
+    def clients(self, codes: list[np.ndarray]) -> Clients:
+        """The clients with a code for each of some columns."""
+        return clients_with(np.stack(codes, axis=1), self.offsets)
 
 
 def pay_for_schema(
     raw: RawClients,
-    draft: Schema,
     *,
     epsilon: float,
     delta: float,
     ledger: Ledger,
     rng: Rng,
     unit: Unit = "client",
+    label: str | None = None,
+    types: Iterable[Declared] = (),
 ) -> Schema:
-    """The draft with every inferred column replaced by what a noisy histogram shows of it.
+    """The schema of a table, learned under noise but for what `types` declares.
 
-    Types and column names are treated as public. Numbers get the powers of two around the buckets in which more
-    than noise was seen; categories are those that clearly more than one unit holds, and `other` for the rest.
+    A label is categorical unless declared otherwise. Columns that are declared whole are `public`, the others `paid`.
+    A column of which nothing stands out of the noise is left out. Numbers get bounds at the public buckets in which
+    more than noise was seen; categories are those that clearly more than one unit holds.
     """
-    if raw.frame is None or not draft.inferred():
-        raise BadInput("nothing to pay for: no column of this schema was inferred from a table's rows")
-    columns = [_coded(draft.column(name), raw.frame[name]) for name in draft.inferred()]
-    noise = account.calibrate(GaussianDpEvent, epsilon, delta * (1 - _SELECTION))
-    noisy = _ask(raw, columns, noise, delta * _SELECTION, ledger, rng, unit)
-    scale = 1 / math.sqrt(len(columns))
-    blocks = torch.split(noisy, [coded.size for coded in columns])
-    threshold = presence_threshold(noise, delta * _SELECTION / len(columns), 10_000, scale)
-    learned = {
-        coded.column.name: _learned(coded, block.numpy(), noise, threshold, coded.column.name != draft.label)
-        for coded, block in zip(columns, blocks, strict=True)
-    }
-    return replace(
-        draft,
-        columns=tuple(learned.get(column.name, column) for column in draft.columns),
-        provenance={**draft.provenance, **dict.fromkeys(learned, "paid")},
+    if raw.frame is None:
+        raise BadInput("nothing to pay for: only the columns of a table can be learned under noise")
+    require_columns(raw.frame, label=label, client_column=None)
+    names = [str(name) for name in raw.frame.columns]
+    known = all_declared(types, names)
+    if label is not None and label not in known:
+        known[label] = declared({"name": label, "type": "categorical", "missing": False})
+    if all(name in known and known[name].complete for name in names):
+        raise BadInput("nothing to pay for: every column is declared with its bounds or categories")
+    if label is not None and known[label].column.type == "continuous":
+        raise BadInput(f"label {label!r} is declared continuous; a label is categorical, ordinal or integer")
+    unknown = [name for name in names if name not in known]
+    parts = (*([_TYPES] if unknown else []), _VALUES, _FIT)
+    *for_types, for_values, for_fit = noise_of(epsilon, delta, parts)
+    rows, payers = _Rows.of(raw), Payers(unit, ledger, rng)
+    for noise in for_types:
+        known.update(_learn_types(rows, unknown, payers, noise))
+    asked = [known[name] for name in names if not known[name].complete]
+    learned = _learn_values(rows, asked, payers, for_values, delta)
+    learned.update({name: _as_classes(learned[name]) for name in unknown if name in learned})
+    fitted = _learn_fit(rows, learned, label, payers, for_fit)
+    public = {name: item.column for name, item in known.items() if item.complete}
+    return _schema(names, {**public, **fitted}, raw.client_column, label, fitted, epsilon)
+
+
+def _schema(
+    names: list[str],
+    columns: Mapping[str, Column],
+    client: str | None,
+    label: str | None,
+    paid: Mapping[str, Column],
+    epsilon: float,
+) -> Schema:
+    if not columns or (label is not None and label not in columns):
+        nothing = f"of the label {label!r}" if columns else "of any column"
+        raise BudgetExhausted(
+            f"epsilon={epsilon:g}: nothing {nothing} stands out of the noise, and the budget is spent; "
+            "declare bounds and categories, or pay more"
+        )
+    kept = [name for name in names if name in columns]
+    return Schema(
+        columns=tuple(columns[name] for name in kept),
+        label=label,
+        client=client,
+        provenance={name: "paid" if name in paid else "public" for name in kept},
     )
 
 
-def _coded(column: Column, values: pd.Series) -> _Coded:
-    if column.numeric:
-        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
-        codes = np.clip(np.searchsorted(_EDGES, numbers, side="right") - 1, 0, len(_EDGES) - 2)
-        return _Coded(column, np.where(np.isnan(numbers), -1, codes), None)
-    texts = values.map(as_text, na_action="ignore")
-    codes, found = pd.factorize(texts)
-    return _Coded(column, codes, tuple(map(str, found)))
+def _learn_types(rows: _Rows, names: list[str], payers: Payers, noise: float) -> dict[str, Declared]:
+    """Type and decimals of each column, as if they were declared, from the noisy shares of kinds of cells."""
+    asked = CellShares(len(names), KINDS)
+    clients = rows.clients([rows.cells[name].kinds() for name in names])
+    noisy = payers.shares("types of columns", asked, clients, noise)
+    return {
+        name: declared({"name": name, **_type_of(block, noise)})
+        for name, block in zip(names, noisy, strict=True)
+    }
 
 
-def _ask(
-    raw: RawClients, columns: list[_Coded], noise: float, delta: float, ledger: Ledger, rng: Rng, unit: Unit
-) -> torch.Tensor:
-    """One joint release over all columns; its ledger line carries the chance that a lone value shows."""
-    order = np.argsort(raw.owner, kind="stable")
-    codes = np.stack([coded.codes for coded in columns], axis=1)[order].astype(np.float32)
-    offsets = np.concatenate([[0], np.cumsum(raw.sizes)]).astype(np.int64)
-    clients = Clients(torch.from_numpy(codes), torch.zeros(len(codes), dtype=torch.int64), offsets)
-    sizes = tuple(coded.size for coded in columns)
-    mechanism = CentralGaussian(Clip(1.0), noise)
-    query = Query("bounds and categories", Holdings(sizes), sum(sizes), mechanism, len(clients), unit)
-    lone: DpEvent = account.EpsilonDeltaDpEvent(0.0, delta)
-    ledger.append(lone, what="showing a category that one unit holds", unit=unit, run="schema")
-    link = InProcess(clients, rng)
-    return ask(query, link, ServerState(0, {}), rng, Purse(ledger, "schema").pay)
+def _type_of(noisy: np.ndarray, noise: float) -> dict[str, str | int]:
+    """The narrowest type that all but a few of the cells have, as far as the noise lets one see.
+
+    >>> counts = [0, 3, 900, 40, 0, 0, 1]  # missing, texts, numbers with 0, 1, ... decimals
+    >>> _type_of(np.array(counts), noise=1.0), _type_of(np.array([0, 900, 3, 0, 0, 0, 0]), noise=1.0)
+    ({'type': 'integer'}, {'type': 'categorical'})
+    """
+    texts, numbers = noisy[TEXT], noisy[WHOLE:]
+    present = max(texts + numbers.sum(), 0.0)
+
+    def rare(mass: float, summed: int) -> bool:
+        return mass <= max(_RARE * present, 3 * noise * summed**0.5)
+
+    if texts > numbers.sum() or not rare(texts, 1):
+        return {"type": "categorical"}
+    more = len(numbers) - 1
+    decimals = next(d for d in range(more + 1) if rare(numbers[d + 1 :].sum(), more - d))
+    if decimals == 0:
+        return {"type": "integer"}
+    return {"type": "continuous"} if decimals == more else {"type": "continuous", "decimals": decimals}
 
 
-def _learned(coded: _Coded, noisy: np.ndarray, noise: float, threshold: float, missing: bool) -> Column:
-    """A column from its noisy histogram and its public name and type alone."""
-    name = coded.column.name
-    if coded.values is not None:
-        kept = sorted(
-            v for v, weight in zip(coded.values, noisy, strict=True) if weight > threshold and v != OTHER
+def _learn_values(
+    rows: _Rows, asked: list[Declared], payers: Payers, noise: float, delta: float
+) -> dict[str, Declared]:
+    """Each column with its bounds or categories; without those of which nothing stands out of the noise."""
+    values = [_values(item.column, rows.cells[item.column.name]) for item in asked]
+    sizes = tuple(len(_EDGES) - 1 if texts is None else len(texts) for _, texts in values)
+    holdings = Holdings(sizes, MOST_VALUES if payers.unit == "client" else 1)
+    clients = rows.clients([codes for codes, _ in values])
+    blocks, threshold = payers.holdings("bounds and categories of columns", holdings, clients, noise, delta)
+    learned = {}
+    for item, (_, texts), noisy in zip(asked, values, blocks, strict=True):
+        column = (
+            _bounded(item.column, np.flatnonzero(noisy > 4 * noise))  # one bucket in 30,000 is a wrong one
+            if texts is None
+            else _listed(item.column, texts[noisy > threshold])
         )
-        return Column(name, "categorical", categories=(*kept, OTHER), missing=missing)
-    shown = np.flatnonzero(noisy > 4 * noise)  # 4 sigma: a wrong bucket in 30,000, and only too wide a bound
-    first, last = (int(shown[0]), int(shown[-1])) if len(shown) else (0, len(_EDGES) - 2)
-    low, high = float(np.floor(_EDGES[first])), float(np.ceil(_EDGES[last + 1]))
-    decimals = 0 if coded.column.type == "integer" else 2
+        if column is not None:
+            learned[column.name] = replace(item, column=column)
+    return learned
+
+
+def _values(column: Column, cells: Cells) -> tuple[np.ndarray, np.ndarray | None]:
+    """Codes of a column's cells, -1 for none, and the texts that they stand for; None for the public buckets."""
+    if column.numeric:
+        places = np.searchsorted(_EDGES, cells.numbers, side="right") - 1
+        return np.where(np.isnan(cells.numbers), -1, np.clip(places, 0, len(_EDGES) - 2)), None
+    codes, texts = pd.factorize(cells.texts, sort=True)  # by alphabet: see Holdings
+    return codes, np.asarray(texts if len(texts) else [OTHER], dtype=object)
+
+
+def _listed(column: Column, texts: np.ndarray) -> Column | None:
+    kept = sorted((str(text) for text in texts if text != OTHER), key=_by_size)
+    return replace(column, categories=tuple(kept)) if kept else None
+
+
+def _by_size(text: str) -> tuple[bool, float, str]:
+    """Numbers by size before texts by alphabet."""
+    number = number_in(text)
+    return (True, 0.0, text) if np.isnan(number) else (False, number, text)
+
+
+def _bounded(column: Column, shown: np.ndarray) -> Column | None:
+    if not len(shown):
+        return None
+    low, high = float(_EDGES[shown[0]]), float(_EDGES[shown[-1] + 1])
     scale = "log" if high - low > _WIDE else "linear"
-    return Column(name, "continuous", min=low, max=high, decimals=decimals, missing=missing, scale=scale)
+    if column.type == "integer":
+        low, high = float(np.ceil(low)), float(np.ceil(high)) - 1  # a bucket ends below its upper edge
+        high = max(low, high)
+        if high - low < LARGEST_RANGE[scale]:
+            return replace(column, min=int(low), max=int(high), scale=scale)
+        return replace(column, type="continuous", min=low, max=high, scale=scale, decimals=0)
+    return replace(column, min=float(np.floor(low)), max=float(np.ceil(high)), scale=scale)
+
+
+def _as_classes(item: Declared) -> Declared:
+    """Two neighbouring whole numbers as two categories, such as 0 and 1."""
+    column = item.column
+    if column.type != "integer" or column.values != 2:
+        return item
+    return replace(item, column=Column(column.name, "categorical", categories=column.labels))
+
+
+def _learn_fit(
+    rows: _Rows, learned: dict[str, Declared], label: str | None, payers: Payers, noise: float
+) -> dict[str, Column]:
+    """Each column with a place for missing values and for other categories, if more than hardly any cell needs it."""
+    if not learned:
+        return {}
+    asked = CellShares(len(learned), UNFIT + 1)
+    fits = [fit_of(item.column, pd.Series(rows.cells[name].texts)) for name, item in learned.items()]
+    noisy = payers.shares("missing values and rare categories", asked, rows.clients(fits), noise)
+    return {
+        name: _with_places(item, block, noise, name == label)
+        for (name, item), block in zip(learned.items(), noisy, strict=True)
+    }
+
+
+def _with_places(item: Declared, noisy: np.ndarray, noise: float, is_label: bool) -> Column:
+    """The column with `missing` and the category "other" as the noisy counts of cells without a place say.
+
+    A feature gets a place unless clearly no more than hardly any cell needs it. A label, for which another class costs
+    more than a few rows in a wrong one, gets "other" only if clearly some rows need it, and has no missing values.
+    """
+    column, few = item.column, _HARDLY_ANY * max(noisy.sum(), 0.0)
+
+    def needed(mass: float) -> bool:
+        return bool(mass + 3 * noise > few)
+
+    if is_label:
+        rest = noisy[ABSENT] + noisy[UNFIT]
+        return _finished(replace(column, missing=False), other=bool(rest > 4 * noise * 2**0.5))
+    absent = noisy[ABSENT] + (noisy[UNFIT] if column.numeric else 0.0)
+    missing = item.missing if item.missing is not None else needed(absent)
+    return _finished(replace(column, missing=missing), other=needed(noisy[UNFIT]))
+
+
+def _finished(column: Column, other: bool) -> Column:
+    if column.numeric:
+        return column
+    categories = (*(column.categories or ()), *([OTHER] if other else []))
+    kind = "binary" if column.type == "categorical" and len(categories) == 2 else column.type
+    return replace(column, type=kind, categories=categories)

@@ -21,6 +21,7 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
 
 _NOBODY = np.empty(0, dtype=np.int64)
+_TYPES_FOR_FREE = "bounds and categories"  # the release of schemas whose types had been read from the rows
 
 
 def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
@@ -34,7 +35,13 @@ def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
             f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema "
             f"({found or 'no schema file named'}); keep the two files together"
         )
-    return Ledger(found)
+    ledger = Ledger(found)
+    if any(line.what == _TYPES_FOR_FREE for line in ledger.lines()):
+        raise NotPrivate(
+            f"{path}: the rows paid for bounds and categories, but the types of its columns were read without "
+            "paying, as fedsynth did at that time; draft it again with --pay, or mark the columns inferred"
+        )
+    return ledger
 
 
 def check_payer(schema: Schema, client_column: str | None, unit: Unit) -> None:

@@ -105,8 +105,8 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
     inferred = schema.inferred()
     if inferred and request.seed is None and "inferred" not in request.accept:
         raise NotPrivate(
-            f"columns {', '.join(inferred)}: bounds or categories were read from rows without paying; review them "
-            f'and set provenance to "public" in the schema, or say --accept inferred'
+            f"columns {', '.join(inferred)}: types, bounds or categories were read from rows without paying; review "
+            f'them and set provenance to "public" in the schema, or say --accept inferred'
         )
 
 

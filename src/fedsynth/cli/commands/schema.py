@@ -28,7 +28,19 @@ def draft(
     client_column: Annotated[str | None, typer.Option(help="Column that says who owns a row.")] = None,
     pay: Annotated[
         str | None,
-        typer.Option(metavar="epsilon=E[,delta=D]", help="Learn bounds and categories under noise."),
+        typer.Option(metavar="epsilon=E[,delta=D]", help="Learn types, bounds and categories under noise."),
+    ] = None,
+    column_types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            metavar="COLUMN=TYPE[:decimals=N][,missing]",
+            help="With --pay: a type that you declare (continuous, integer, categorical, ordinal). Repeat it.",
+        ),
+    ] = None,
+    types: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --pay: declared columns, in TOML or as a schema's JSON."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a schema that exists.")] = False,
     as_json: flags.AsJson = False,
@@ -36,11 +48,17 @@ def draft(
     """Guess a schema from rows, for you to review.
 
     What is read from private rows is marked "inferred": replace bounds and categories by what is publicly
-    known and change the mark to "public". A private run refuses inferred columns. With --pay, bounds and
-    categories come from one noisy release instead; its cost is written beside the schema
-    (schema.ledger.jsonl) and counts in every run on that schema.
+    known and change the mark to "public". A private run refuses inferred columns. With --pay, types, bounds,
+    categories and whether values are missing come from noisy releases instead; their cost is written beside the
+    schema (schema.ledger.jsonl) and counts in every run on that schema. The names of the columns count as public.
+
+    What you know, declare, and the budget goes to the rest: --type dose=continuous:decimals=1 --type visits=integer,
+    or --types types.toml with a line for each column (dose = "continuous:decimals=1,missing"; where all is known,
+    age = {type = "integer", min = 0, max = 110}), or with the columns of a schema.json.
 
     Example: fedsynth schema draft patients.csv --label outcome --client-column "patient id" --out schema.json
+
+    Example: fedsynth schema draft patients.csv --pay epsilon=0.5 --type dose=continuous:decimals=1 --out schema.json
     """
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from three_sites import make_sites
 
 from fedsynth.engines import inprocess
 from fedsynth.engines.inprocess import InProcess
@@ -63,3 +64,28 @@ def test_a_client_with_very_many_rows_does_not_stretch_a_whole_cohort(build, ten
     assert all(len(a.ids) == 1 or len(a.ids) * ten["table"].sizes[a.ids].max() <= 12 for a in found)
     together, alone = (torch.cat([a.messages for a in each]) for each in (found, whole))
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=4e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("dpd_fvae", "table"), ("dp_fedavg_gan", "image"), ("dp_fedavg_lm", "text")]
+)
+def test_clients_that_are_computed_alone_send_the_same_bits_whoever_else_takes_part(name, kind, build, ten):
+    """So that one client moves the sum by its own message and by nothing else."""
+    algorithm = build(name, kind, epochs=3)
+    state = algorithm.init(Rng(1).at("init"))
+
+    def messages(ids):
+        link = InProcess(ten[kind], Rng(1), chunk=1)
+        link.start(algorithm, ids, state)
+        arrivals = [link.next() for _ in ids]
+        return {int(one.ids[0]): one.messages[0] for one in arrivals}
+
+    everybody = messages(np.arange(10))
+    for gone in range(10):
+        for client, message in messages(np.delete(np.arange(10), gone)).items():
+            assert torch.equal(message, everybody[client])
+
+
+def test_a_site_with_system_noise_computes_its_clients_alone(ten, schema, tmp_path):
+    for seed, expected in ((None, 1), (1, None)):
+        assert make_sites(ten["table"], schema, tmp_path, seed=seed)["ada"]._labor.chunk == expected

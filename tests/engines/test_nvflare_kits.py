@@ -8,6 +8,8 @@ import threading
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from nvflare.fuel.sec.authz import AuthzContext, Person
+from nvflare.security.security import FLAuthorizer
 
 from fedsynth.cli.federation import kits_in
 from fedsynth.engines.nvflare_kits import RIGHTS, Kit, Unreachable, create, renew, stores_inside
@@ -57,6 +59,31 @@ def test_a_kit_refuses_shipped_code_and_classes_that_are_not_ours(kits, party):
     assert resources["class_list_enforcement_mode"] == "enforce"
     rights = json.loads((kits / party / "local" / "authorization.json").read_text())["permissions"]
     assert rights == {"lead": RIGHTS} and RIGHTS["byoc"] == RIGHTS["shell_commands"] == "none"
+
+
+def test_the_coordinator_may_stop_a_run_but_not_look_at_who_has_work_or_at_the_server_s_log(kits):
+    rights = json.loads((kits / "server" / "local" / "authorization.json").read_text())
+    coordinator = Person("coordinator", "consortium", "lead")
+    authorizer = FLAuthorizer("consortium", rights)
+
+    def may(right):
+        return authorizer.authorize(AuthzContext(right=right, user=coordinator, submitter=coordinator))[0]
+
+    hidden = (
+        "download_job", "download_job_components", "get_job_log", "configure_job_log", "show_stats", "show_errors",
+    )  # fmt: skip
+    assert not any(may(right) for right in hidden)
+    assert all(
+        may(right) for right in ("submit_job", "abort_job", "list_jobs", "app_command", "check_status")
+    )
+
+
+def test_the_server_logs_no_message_that_shows_who_was_sent_work(kits):
+    """At the level INFO the engine logs each task with its site and time."""
+    level = json.loads((kits / "server" / "local" / "log_config.json").read_text())["loggers"]["root"][
+        "level"
+    ]
+    assert level == "WARNING"
 
 
 def test_a_site_sends_no_logs(kits):

@@ -13,6 +13,7 @@ import tomli_w
 from real_sites import COMMAND, SITES, Federation, patients, until
 
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.folder import Folder
 from fedsynth.transport import keys
 
 pytest_plugins = ["real_sites"]
@@ -68,15 +69,15 @@ def finished(federation: Federation, tmp_path_factory):
         yield out, folder / "keys", done
 
 
-def test_it_ends_in_a_statement_about_records_that_trusts_no_server(finished):
+def test_it_ends_in_a_statement_about_records_that_trusts_no_server(finished, federation: Federation):
     out, _, done = finished
     assert done.returncode == 0, done.stderr
     told = json.loads((out / "privacy.json").read_text())
     assert told["private"] and not told["simulation"] and 0 < told["epsilon"] <= 8
     assert (told["unit"], told["trust"], told["adjacency"]) == ("record", "local", "zero-out")
-    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
-    assert [line["version"] for line in history] == list(range(1, ROUNDS + 1))
-    assert all((line["clients"], line["dropped"]) == (2, 0) for line in history)
+    rounds = Folder(federation.server_run()).read_rounds()
+    assert [line["version"] for line in rounds] == list(range(1, ROUNDS + 1))
+    assert all((line["clients"], line["dropped"]) == (2, 0) for line in rounds)
 
 
 def test_a_key_holder_opens_the_model(finished, tmp_path):

@@ -156,7 +156,7 @@ def test_the_slow_site_is_used_less_often_and_never_waited_for(sealed):
     by_site = Counter(site for site, message in sealed.answers() if message.blob)
     assert by_site["cern"] < min(by_site["ada"], by_site["bern"])
     late = [message.version for site, message in sealed.answers() if site == "cern" and message.blob]
-    history = Folder(sealed.out).read_history()
+    history = Folder(sealed.out).read_rounds()
     assert late and all(line["clients"] == 2 and line["dropped"] == 0 for line in history)
     uses = sealed.server_uses()
     assert len(uses) == 3 and sum(uses.values()) == 12  # two a version, and none for who is still at work
@@ -202,7 +202,7 @@ def test_noise_at_the_server_goes_over_buffers_of_many_clients(tmp_path):
     assert told["private"] and told["epsilon"] <= 20 and told["adjacency"] == "zero-out"
     works = [message for site, message in world.answers() if message.tensors["messages"].shape[1] != 2]
     assert all(len(message.tensors["ids"]) == 1 for message in works)
-    assert all(line["clients"] == 3 for line in Folder(world.out).read_history())
+    assert all(line["clients"] == 3 for line in Folder(world.out).read_rounds())
     most = max(world.server_uses().values())
     assert most <= 2 and max(Counter(holder for holder, _ in world.uses()).values()) <= 2
 

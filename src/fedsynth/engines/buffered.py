@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from fedsynth.engines.order import nothing, once_for_all
-from fedsynth.engines.remote import Remote, TooFewSites
+from fedsynth.engines.patience import TooFewSites
+from fedsynth.engines.remote import Remote
 from fedsynth.federation.algorithm import Job
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.state import ServerState

@@ -45,9 +45,12 @@ ALLOWED = {
 RIGHTS = {
     "submit_job": "any",
     "manage_job": "n:submitter",
-    "download_job": "n:submitter",
+    "download_job": "none",  # it holds the server's log
+    "configure_job_log": "none",
     "app_command": "n:submitter",
     "view": "any",
+    "show_stats": "none",  # which sites have work now
+    "show_errors": "none",
     "clone_job": "none",
     "operate": "none",
     "shell_commands": "none",
@@ -309,7 +312,7 @@ def _fill(kit: Kit, made: Path) -> None:
     _write(local / "resources.json", _resources(kit, made / "local" / "resources.json.default"))
     if kit.role != "coordinator":
         _write(local / "authorization.json", {"format_version": "1.0", "permissions": {"lead": RIGHTS}})
-        shutil.copy(made / "local" / "log_config.json.default", local / "log_config.json")
+        _write(local / "log_config.json", _logging(kit, made / "local" / "log_config.json.default"))
     (kit.folder / "transfer").mkdir(exist_ok=True)
     _write(kit.folder / "kit.json", {key: value for key, value in asdict(kit).items() if key != "folder"})
     text = _README[kit.role].format(folder=kit.folder.name, host=kit.host, port=kit.port)
@@ -318,6 +321,14 @@ def _fill(kit: Kit, made: Path) -> None:
         f"`startup/` holds a private key: give this folder to {kit.title} alone, by a safe way, and keep no copy. "
         f"The certificate is valid until {kit.expires:%Y-%m-%d}.\n"
     )
+
+
+def _logging(kit: Kit, default: Path) -> dict[str, Any]:
+    """What the engine logs; at the server not which site was sent work when, since that shows who was drawn."""
+    keys: dict[str, Any] = json.loads(default.read_text())
+    if kit.role == "server":
+        keys["loggers"]["root"]["level"] = "WARNING"
+    return keys
 
 
 def _resources(kit: Kit, default: Path) -> dict[str, Any]:

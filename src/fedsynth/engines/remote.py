@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.engines.channel import Channel
-from fedsynth.engines.codec import MOST_BYTES, BadMessage, fingerprint
+from fedsynth.engines.codec import BadMessage, fingerprint
 from fedsynth.engines.messages import (
     Accept,
     Begin,
@@ -31,31 +31,13 @@ from fedsynth.engines.messages import (
     write,
 )
 from fedsynth.engines.order import Order, broadcast_of, nothing, opened, order_of
+from fedsynth.engines.patience import Patience, Superseded, TooFewSites
 from fedsynth.engines.roster import Member, Roster
-from fedsynth.errors import FedsynthError
-from fedsynth.federation.algorithm import Algorithm, Home, Job
+from fedsynth.federation.algorithm import Algorithm, Home, Job, secret_draw
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.state import ServerState
 
 _BEFORE_WORK = ("begin", "budget", "message", "policy", "turns")  # refusals after which nothing was sent
-
-
-class TooFewSites(FedsynthError):
-    """Fewer sites than the run may do with; it can be resumed when they are back."""
-
-
-class Superseded(FedsynthError):
-    """Another server conducts this run now."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long the server waits: `timeout_s` for an answer, and `resend_s` before it asks the same again."""
-
-    timeout_s: float = 600.0
-    resend_s: float = 60.0
-    ping_s: float = 2.0  # how often a site that is away is asked whether it is back
-    most_bytes: int = MOST_BYTES
 
 
 @dataclass
@@ -70,6 +52,8 @@ class Remote:
     tell: Callable[[str, int, str], None] = lambda site, version, what: None
     enclosed: bytes = b""  # goes along with the plan
     advice: str = "start the others again and continue with --resume"  # where too few sites take part
+    # hears instead of `tell` what would show that a site was drawn, where nobody but the server may know it
+    whisper: Callable[[str, int, str], None] = lambda site, version, what: None
     roster: Roster = field(default_factory=Roster, init=False)
     refusals: dict[str, str] = field(default_factory=dict, init=False)  # the last reason, by site
     _algorithm: Algorithm | None = field(default=None, init=False)
@@ -81,6 +65,9 @@ class Remote:
     _absorbed: list[Arrival] = field(default_factory=list, init=False)  # names of results since the last step
     _resting: dict[int, float] = field(default_factory=dict, init=False)  # clients, not asked until then
     _parts: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
+    _secret: bool = field(
+        default=False, init=False
+    )  # whether nobody else may know whom the last job was asked of
     _pinged: dict[str, float] = field(default_factory=dict, init=False)
 
     def invite(self, terms: Terms) -> Roster:
@@ -137,6 +124,9 @@ class Remote:
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Send each site the work of its clients; who is away is asked only whether it is back."""
+        self._secret = secret_draw(job)
+        if self._secret:
+            self._call_roll(state.version)
         self.await_enough()
         name = self._name(job)
         part = self._parts.get((name, state.version), 0)
@@ -147,7 +137,8 @@ class Remote:
             if len(mine) and not member.away:
                 self.ask(member, job, mine, state.version, part, sent)
                 continue
-            self.settle(member, state.version)
+            if member.away or not self._secret:  # the others have heard it in the roll-call
+                self.settle(member, state.version)
             if len(mine):
                 self.ready.append(nothing(state.version, mine, job))
 
@@ -229,7 +220,7 @@ class Remote:
             elif message.run == self.run:
                 self._answered(site, message)
         except BadMessage as error:
-            self.tell(site, -1, f"sent what cannot be used: {error}")
+            (self.whisper if self._secret else self.tell)(site, -1, f"sent what cannot be used: {error}")
             for order in [one for one in self.orders.values() if one.site == site]:
                 self._lose(order, "sent what cannot be used")
 
@@ -271,7 +262,8 @@ class Remote:
     def _lose(self, order: Order, why: str, *, away: bool = False, code: str = "") -> None:
         """Go on without a site in this round, or without a client until it has rested."""
         self.orders.pop(order.key, None)
-        self.tell(order.site, order.version, why)
+        quiet = self._secret and not (away or self.roster.members[order.site].out)
+        (self.whisper if quiet else self.tell)(order.site, order.version, why)
         if away:
             self.roster = self.roster.away(order.site)
         elif order.job.schedule.buffered:
@@ -371,6 +363,13 @@ class Remote:
         for site in self._ask({site: self._begin_of(site) for site in away}):
             self._back(site)
         self._enough(self.roster.present)
+
+    def _call_roll(self, version: int) -> None:
+        """Leave out who gives no sign of life, drawn or not: so its absence does not show that it was drawn."""
+        asked = {name: self._settling(self.roster.members[name], version) for name in self.roster.present}
+        for site in set(asked) - set(self._ask(asked)):
+            self.tell(site, version, f"silent for {self.patience.timeout_s:g} s")
+            self.roster = self.roster.away(site)
 
     def _enough(self, present: tuple[str, ...]) -> None:
         if len(present) < self.minimum:

@@ -87,6 +87,14 @@ class Job(Protocol):
         ...
 
 
+def secret_draw(job: Job) -> bool:
+    """Whether the stated cost holds only against those who know neither who was drawn nor how many.
+
+    Then nothing that leaves the trusted server may depend on the cohort: no count, no size and no time.
+    """
+    return any(charge.amplified for charge in job.charges())
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """One federated system, composed from parts.

@@ -27,15 +27,15 @@ _LARGEST = 1e6  # of a parameter: no trained network has one
 
 @dataclass(frozen=True)
 class Round:
-    """What a finished round looked like: a line of history.jsonl."""
+    """What a finished round looked like. Whoever may not know the drawn cohort gets the first three fields alone."""
 
     version: int
     loss: float | None  # None where no loss is released
     seconds: float
-    clients: int
-    dropped: int
-    bytes_up: int
-    bytes_down: int
+    clients: int | None = None
+    dropped: int | None = None
+    bytes_up: int | None = None
+    bytes_down: int | None = None
     simulated_s: float | None = None  # since the beginning, where clients have simulated speeds
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from fedsynth.data.schema import Schema
 from fedsynth.engines.channel import Channel
 from fedsynth.engines.job import Tell
-from fedsynth.engines.remote import Patience
+from fedsynth.engines.patience import Patience
 from fedsynth.errors import FedsynthError
 from fedsynth.inspect.agenda import Agenda
 from fedsynth.inspect.asked import Inspection

@@ -12,10 +12,12 @@ import torch
 
 from fedsynth.engines.channel import Channel
 from fedsynth.engines.messages import Terms
-from fedsynth.engines.remote import Patience, Remote
+from fedsynth.engines.pace import Pace
+from fedsynth.engines.patience import Patience
+from fedsynth.engines.remote import Remote
 from fedsynth.engines.roster import Roster
 from fedsynth.errors import FedsynthError
-from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.algorithm import Algorithm, Home, secret_draw
 from fedsynth.federation.loop import Pay, ask
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
@@ -25,6 +27,7 @@ from fedsynth.inspect.plan import Plan, Source
 from fedsynth.inspect.population import learned
 from fedsynth.inspect.step import Question, Step, Training
 from fedsynth.inspect.survey import Survey
+from fedsynth.privacy.mechanism import Charge
 from fedsynth.rng import Rng
 from fedsynth.synthesis.participation import terms_of
 
@@ -52,6 +55,7 @@ class Call:
     patience: Patience = field(default_factory=Patience)
     tell: Callable[[str, int, str], None] = lambda site, version, what: None
     now: Callable[[], float] = time.monotonic
+    make_pace: Callable[..., Pace] = Pace
 
     @property
     def first_question(self) -> Question:
@@ -103,9 +107,22 @@ class AtSites:
         """Train on what the sites' clients select."""
         state = algorithm.init(rng.at("init"))
         link = self._opened(step, algorithm, state)
+        if secret_draw(algorithm) and not rng.reproducible:
+            pay = self._paced(pay, link)
         state = learned(algorithm, link, state, rng, pay)
         self._closed(link, state)
         return state
+
+    def _paced(self, pay: Pay, link: Remote) -> Pay:
+        """Pay at the ticks of a public pace: the ledger tells when each round was paid for."""
+        pace = self.call.make_pace(present=lambda: link.roster.present)
+        pace.start()
+
+        def pay_at_tick(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+            pace.wait()
+            pay(when, charges, ids)
+
+        return pay_at_tick
 
     def _opened(self, step: Step, algorithm: Algorithm, state: ServerState) -> Remote:
         """Begin the run of a step with the sites of the inspection, as far as they are there."""

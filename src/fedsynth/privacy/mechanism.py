@@ -48,6 +48,11 @@ class Charge:
     )
 
     @property
+    def amplified(self) -> bool:
+        """Whether this cost holds only against those who do not know which clients were drawn."""
+        return self.event != self.release.event
+
+    @property
     def holder(self) -> str:
         """Whose lines these are: the server's, for everybody, or those of each client in the round.
 

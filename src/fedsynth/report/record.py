@@ -86,7 +86,7 @@ class Record:
         released = released or Released.read(path)
         lines = Ledger(folder.ledger).lines()
         name = folder.path.resolve().name
-        return cls(name, released, lines, folder.read_history(), evaluation, real)
+        return cls(name, released, lines, folder.read_rounds(), evaluation, real)
 
 
 def read_data(path: Path | str, schema: Schema) -> Data:

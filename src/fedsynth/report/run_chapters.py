@@ -108,10 +108,11 @@ def training_chapter(history: Sequence[Mapping[str, Any]], epsilon: float | None
             limit = epsilon if key == "epsilon" else None
             pictures.append(figure(title[:1].upper() + title[1:], curve(title, points, limit=limit), note))
     seconds = sum(float(line.get("seconds") or 0) for line in history)
-    lost = sum(int(line.get("dropped") or 0) for line in history)
-    words = f"{len(history)} rounds in {short(seconds)} seconds, {lost} drop-outs."
+    words = f"{len(history)} rounds in {short(seconds)} seconds"
+    if "dropped" in history[-1]:
+        words += f", {sum(int(line['dropped']) for line in history)} drop-outs"
     return Section(
         "training",
         "How did training go?",
-        [tag("p", words, class_="soft"), tag("div", pictures, class_="charts")],
+        [tag("p", words + ".", class_="soft"), tag("div", pictures, class_="charts")],
     )

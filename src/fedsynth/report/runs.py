@@ -85,11 +85,10 @@ def summary(path: Path | str, key: str = "") -> RunSummary:
     try:
         recipe = folder.read_recipe()
         read = _finished(folder) if folder.finished else _unfinished(folder, recipe)
-        history = folder.read_history()
         pages = tuple(page for page in PAGES if (folder.path / page).is_file())
         return RunSummary(
             **{"key": key, "name": name, "recipe": str(recipe.get("recipe", "")), "pages": pages}
-            | _last(history, recipe)
+            | _last(folder.read_rounds(), recipe)
             | read
             | _quality(folder.path)
         )
@@ -134,7 +133,9 @@ def _last(history: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> di
         "round": int(last["version"]),
         "rounds": rounds,
         "loss": None if last["loss"] is None else float(last["loss"]),
-        "clients": int(last["clients"]),
+        "clients": last.get(
+            "clients"
+        ),  # None where the folder does not tell: it is the trusted server's to know
         "dropped": sum(int(line.get("dropped") or 0) for line in history),
     }
 

@@ -25,10 +25,12 @@ from fedsynth.engines.channel import Channel
 from fedsynth.engines.job import Regroup, Tell
 from fedsynth.engines.masked import MaskedLink
 from fedsynth.engines.messages import Terms
-from fedsynth.engines.remote import Patience, Remote, TooFewSites
+from fedsynth.engines.pace import Pace, last_step
+from fedsynth.engines.patience import Patience, TooFewSites
+from fedsynth.engines.remote import Remote
 from fedsynth.engines.sealed import SealedLink
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
-from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.algorithm import Algorithm, secret_draw
 from fedsynth.federation.loop import Round
 from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.privacy.chain import head_path
@@ -62,6 +64,10 @@ _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 class Conductor:
     """The work of a fedsynth job at the server."""
 
+    def __init__(self, pace: Callable[..., Pace] = Pace) -> None:
+        """`pace` makes the clock by which secret rounds end."""
+        self._pace = pace
+
     def conduct(
         self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
     ) -> None:
@@ -72,7 +78,7 @@ class Conductor:
             if place.finished:
                 complete(place)
             else:
-                _Run(asked, channel, place, tell, regroup).finish()
+                _Run(asked, channel, place, tell, regroup, self._pace).finish()
             tell(rounds=len(place.read_history()))
 
     def results(self, folder: Path) -> list[Path]:
@@ -93,6 +99,7 @@ class _Run:
     place: Folder
     tell: Tell
     regroup: threading.Event
+    make_pace: Callable[..., Pace]
     schema: Schema = field(init=False)
     remote: Remote = field(init=False)
     link: Remote | Buffered | MaskedLink | SealedLink = field(init=False)
@@ -109,6 +116,7 @@ class _Run:
             minimum=self.asked["minimum_sites"],
             patience=patience,
             tell=self._news,
+            whisper=self._own_note,
         )
         self.link = self.remote
 
@@ -287,7 +295,7 @@ class _Run:
 
     def _greet(self) -> None:
         for name in self.remote.roster.present:
-            self._news(name, 0, f"takes part with {self.remote.roster.members[name].clients} clients")
+            self._news(name, 0, "takes part")
 
     def _terms(self, prepared: Prepared) -> Terms:
         return terms_of(
@@ -302,12 +310,23 @@ class _Run:
     def _training(self, prepared: Prepared, rng: Rng) -> Training:
         purse = Purse(Ledger(self.place.ledger), self.asked["run"])
         self.tell(state="training", rounds=prepared.algorithm.rounds)
-        self._trained = Training(prepared, self.place, purse, rng, self._seen, link=self.link)
+        self._trained = Training(
+            prepared, self.place, purse, rng, self._seen, link=self.link, pace=self._pace(prepared, rng)
+        )
         return self._trained
 
+    def _pace(self, prepared: Prepared, rng: Rng) -> Pace | None:
+        """The clock by which rounds end, if their own length must not be seen."""
+        if rng.reproducible or not secret_draw(prepared.algorithm):
+            return None
+        return self.make_pace(last_step(self.place.read_history()), lambda: self.remote.roster.present)
+
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
-        away = sorted(set(self.remote.roster.members) - set(self.remote.roster.present))
-        self.tell(line={**done.__dict__, "epsilon": epsilon}, rounds=rounds, away=away)
+        assert self._trained is not None
+        members = set(self.remote.roster.members)
+        # whoever is back is seen by the engine; when its absence was noticed may show that it was drawn
+        away = sorted(members if self._trained.pace else members - set(self.remote.roster.present))
+        self.tell(line={**self._trained.history[-1], "epsilon": epsilon}, rounds=rounds, away=away)
         held = resident_bytes()
         self._held = self._held or held
         if self.regroup.is_set() or (held - self._held > _GROWTH and done.version < rounds):
@@ -316,6 +335,11 @@ class _Run:
     def _news(self, site: str, version: int, what: str) -> None:
         self._sites = {**self._sites, site: what if version < 1 else f"{what} (round {version + 1})"}
         self.tell(sites=self._sites)
+
+    def _own_note(self, site: str, version: int, what: str) -> None:
+        """Write down on the server's disk alone what would tell the coordinator that a site was drawn."""
+        with (self.place.path / "sites.log").open("a") as file:
+            file.write(f"round {version + 1}: {site} {what}\n")
 
     def _earlier(self) -> Ledger:
         """What the schema cost, as the coordinator's ledger of it shows."""

@@ -225,8 +225,7 @@ class Coordinator:
             if line["version"] > self._version:
                 self._version = line["version"]
                 epsilon = line.get("epsilon")
-                known = {name: line[name] for name in Round.__dataclass_fields__}
-                self.watch(Round(**known), epsilon, news["rounds"])
+                self.watch(Round(line["version"], line["loss"], line["seconds"]), epsilon, news["rounds"])
 
     def _tell(self, site: str, what: str) -> None:
         if self._told.get(site) != what:

@@ -52,6 +52,7 @@ class Folder:
         self.schema = self.path / "schema.json"
         self.ledger = self.path / "ledger.jsonl"
         self.history = self.path / "history.jsonl"
+        self.rounds = self.path / "rounds.jsonl"  # what only whoever drew the cohorts may know of the rounds
         self.generator = self.path / "generator.safetensors"
         self.sealed = self.path / "generator.sealed"  # where only a key-holder can open it
         self.privacy = self.path / "privacy.json"
@@ -147,28 +148,47 @@ class Folder:
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add a finished round."""
-        with self.history.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        _append(self.history, line)
+
+    def append_round(self, line: Mapping[str, Any]) -> None:
+        """Add what nobody else may know of a finished round: who took part, and how long it took."""
+        _append(self.rounds, line)
 
     def read_history(self) -> list[dict[str, Any]]:
         """The finished rounds; a torn last line is left out."""
-        if not self.history.exists():
-            return []
-        lines = []
-        for text in self.history.read_text().splitlines():
-            try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
-                break
-        return lines
+        return _read(self.history)
+
+    def read_rounds(self) -> list[dict[str, Any]]:
+        """The finished rounds with all that is known of them in this folder."""
+        return _read(self.rounds) or self.read_history()
 
     def cut_history(self, version: int) -> None:
         """Forget rounds after `version`: they will be done again."""
-        kept = [line for line in self.read_history() if line["version"] <= version]
-        with replacing(self.history) as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        for path in (self.history, self.rounds):
+            kept = [line for line in _read(path) if line["version"] <= version]
+            if path.exists():
+                with replacing(path) as temporary:
+                    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
 
     def finish(self) -> None:
         """Remove the clients' private parts, which nobody needs any more."""
         shutil.rmtree(self.state, ignore_errors=True)
         sync(self.path)
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of rounds; a torn last line is left out."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_text().splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines

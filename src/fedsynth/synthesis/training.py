@@ -14,6 +14,7 @@ from dp_accounting import DpEvent
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.engines.inprocess import InProcess
+from fedsynth.engines.pace import Pace
 from fedsynth.engines.speeds import Speeds
 from fedsynth.engines.store import ClientStore
 from fedsynth.engines.virtual_clock import VirtualClock
@@ -181,7 +182,8 @@ class Distant(Link, Keeper, Protocol):
 class Training:
     """Runs a prepared request to its end; `folder=None` keeps everything in memory.
 
-    `link` reaches clients that are elsewhere; without one they are simulated here.
+    `link` reaches clients that are elsewhere; without one they are simulated here. With a link,
+    `history` is what a coordinator may know; who took part, and how long it took, is in the folder's rounds.jsonl.
     """
 
     prepared: Prepared
@@ -191,6 +193,7 @@ class Training:
     watch: Watch | None = None
     chunk: int | None = None
     link: Distant | None = None
+    pace: Pace | None = None  # rounds wait for its ticks if their own length would tell who was drawn
     history: list[dict[str, Any]] = field(default_factory=list, init=False)
     notes: list[str] = field(default_factory=list, init=False)  # why training ended early, if it did
 
@@ -239,19 +242,20 @@ class Training:
         state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
         if not known:
             self._hold(state, link)
+        if self.pace is not None:
+            self.pace.start()
         meter, before = self._meter(state.version, rounds), self._releases(state)
         repeated = f"round {-1 if held is None else held + 1}"
 
         def pay(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+            if self.pace is not None:
+                self.pace.wait()
             again = algorithm.schedule.buffered and when == repeated
             (self.purse.pay_once if again else self.purse.pay)(when, charges, ids)
 
         def seen(state: ServerState, done: Round) -> None:
             epsilon = meter.read(state.version, self._releases(state) - before) if meter else None
-            line = {**asdict(done), "epsilon": epsilon}
-            self.history.append({k: v for k, v in line.items() if v is not None or k != "simulated_s"})
-            if self.folder:
-                self.folder.append_history(self.history[-1])
+            self._note(done, epsilon)
             self._hold(state, link)
             if self.watch:
                 self.watch(done, epsilon or (meter.last if meter else None), rounds)
@@ -264,6 +268,19 @@ class Training:
         if self.notes and state.version == 0:
             raise FedsynthError(f"nothing was learned: {self.notes[-1]}")
         return state
+
+    def _note(self, done: Round, epsilon: float | None) -> None:
+        """Write down a finished round; over sites, what the coordinator gets apart from what stays on the server."""
+        line = {**asdict(done), "epsilon": epsilon}
+        line = {key: value for key, value in line.items() if value is not None or key != "simulated_s"}
+        if self.link is not None:
+            if self.folder:
+                self.folder.append_round(line)
+            seconds = self.pace.seconds if self.pace else done.seconds
+            line = {"version": done.version, "loss": done.loss, "seconds": seconds, "epsilon": epsilon}
+        self.history.append(line)
+        if self.folder:
+            self.folder.append_history(line)
 
     def _hold(self, state: ServerState, link: Distant) -> None:
         """Write down where the run stands."""
@@ -301,7 +318,7 @@ class Training:
         odometer = account.Odometer(
             [account.compose(spent)], each, target.delta, self.prepared.adjacency, precision=_SHOWN_PRECISION
         )
-        return Meter(odometer, target.epsilon, rounds)
+        return Meter(odometer, target.epsilon, rounds, secret=self.pace is not None)
 
     @property
     def _turns(self) -> bool:

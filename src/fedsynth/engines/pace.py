@@ -1,0 +1,74 @@
+"""Public times for rounds whose own length would tell how many clients were drawn.
+
+Predictive mitigation (Askarov, Zhang and Myers 2010): rounds end at the ticks of a public pace. A round that overruns
+its tick doubles the pace for good, so the times of a whole run take one more value for each doubling, and no other.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FIRST_S = 0.25
+
+
+@dataclass
+class Pace:
+    """The length of a round as everybody may know it: `seconds` is that of the last one.
+
+    The first round of a process warms it up: it gets a length of its own, which later rounds do not keep. `present`
+    names the sites that take part, of which everybody may know.
+    """
+
+    step_s: float = FIRST_S
+    present: Callable[[], Iterable[str]] = tuple
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    seconds: float = field(default=0.0, init=False)
+    _tick: float = field(default=0.0, init=False)
+    _here: frozenset[str] = field(default=frozenset(), init=False)
+
+    def cover(self, took_s: float) -> float:
+        """Return the public length of a round that took so long.
+
+        >>> pace = Pace(step_s=1.0)
+        >>> [pace.cover(took) for took in (9.0, 0.2, 0.9, 1.5, 0.2)]
+        [16.0, 1.0, 1.0, 2.0, 2.0]
+        """
+        length = self.step_s
+        while length < took_s:
+            length *= 2
+        if self.seconds:
+            self.step_s = length
+        self.seconds = length
+        return length
+
+    def start(self) -> None:
+        """The first round begins now."""
+        self._tick, self._here = self.now(), frozenset(self.present())
+
+    def wait(self) -> None:
+        """Wait for the tick that ends this round.
+
+        A round in which a site was waited for in vain takes as many ticks as that needs, and the pace stays.
+        """
+        took_s, here = self.now() - self._tick, frozenset(self.present())
+        if self._here - here:
+            self.seconds = self.step_s * max(1, math.ceil(took_s / self.step_s))
+        else:
+            self.cover(took_s)
+        self._tick, self._here = self._tick + self.seconds, here
+        self.sleep(max(0.0, self._tick - self.now()))
+
+
+def last_step(history: Sequence[Mapping[str, Any]]) -> float:
+    """The pace that a run had when it was interrupted; the longer rounds beside it were warm-ups or outages.
+
+    >>> last_step([{"seconds": 0.25}, {"seconds": 0.5}, {"seconds": 0.5}]), last_step([{"seconds": 8.0}])
+    (0.5, 0.25)
+    """
+    lengths = [float(line["seconds"]) for line in history[-2:]]
+    return max(FIRST_S, min(lengths)) if len(lengths) == 2 else FIRST_S

@@ -8,7 +8,7 @@ from fedsynth.privacy import central
 from fedsynth.privacy.statement import Statement
 from fedsynth.rng import Rng
 
-QUICK = ["--canaries", 300, "--runs", 4, "--seed", 1]
+QUICK = ["--canaries", 1200, "--seed", 1]
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,16 @@ def call(capsys, *arguments):
 def test_a_run_is_audited_and_its_statement_says_so(run, capsys):
     code, told, errors = call(capsys, "audit", run, *QUICK, "--json")
     found = json.loads(told)
-    assert code == 0 and "20/20  rounds with canaries" in errors and not found["exceeds_claim"]
+    assert code == 0 and "5/5  training with canaries" in errors and not found["exceeds_claim"]
     assert 1.0 < found["epsilon_lower"] < found["claimed_epsilon"] <= 8.0
     statement = Statement.load(run / "privacy.json")
-    assert statement.audited == {key: found[key] for key in ("epsilon_lower", "confidence", "method")}
+    told_of = ("epsilon_lower", "confidence", "method")
+    assert {key: statement.audited[key] for key in told_of} == {key: found[key] for key in told_of}
+    for name in ("white_box", "one_run"):
+        assert statement.audited[name] == {key: found[name][key] for key in told_of}
+    assert 0 < found["one_run"]["epsilon_lower"] < found["white_box"]["epsilon_lower"]
+    assert found["one_run"]["canaries"] == 1200 and found["one_run"]["guesses"] > found["one_run"]["correct"]
+    assert found["claim"] == {"epsilon": found["claimed_epsilon"], "delta": found["delta"]}
     assert "An audit" in str(statement) and statement.epsilon <= 8.0
 
 
@@ -75,9 +81,10 @@ def test_a_recipe_is_audited_without_any_data(capsys, tmp_path, monkeypatch):
     ("arguments", "words"),
     [
         (["dpd_fvea"], "did you mean 'dpd_fvae'"),
-        (["dpd_fvae", "--unit", "record"], "leave --unit out"),
+        (["dpd_fvae", "--unit", "record"], "cannot promise that"),
+        (["dpd_fvae_local_published"], "nothing to audit"),
         (["dpd_fvae", "--set", "rate"], "KEY=VALUE"),
-        (["dpd_fvae", "--rounds", 2, "--canaries", 10, "--runs", 1], "fewer than 200"),
+        (["dpd_fvae", "--rounds", 2, "--canaries", 10], "fewer than 200"),
         (["dpd_fvae", "--epsilon", -1], "epsilon=-1"),
     ],
 )

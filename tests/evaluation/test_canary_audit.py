@@ -9,9 +9,12 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
-from fedsynth.evaluation.audit import audit, many_runs, one_run, with_noise
+from fedsynth.evaluation.audit import audit
 from fedsynth.evaluation.audit_setup import EXAMPLE, Setup
 from fedsynth.evaluation.canary import Seen, log_likelihood, made_up, watch_clients
+from fedsynth.evaluation.noise_family import NoiseFamily, with_noise
+from fedsynth.evaluation.one_run import one_run
+from fedsynth.evaluation.white_box import white_box
 from fedsynth.privacy import account
 from fedsynth.privacy.clip import Clip
 from fedsynth.recipes.budget import Target
@@ -59,7 +62,7 @@ def test_a_true_claim_is_not_contradicted_and_the_audit_has_teeth(setup):
     algorithm = setup.algorithm(600)
     found = audit(algorithm, setup.schema, 1e-5, **SMALL)
     assert 0.1 * found.claimed < found.epsilon_lower < found.claimed and not found.exceeds
-    assert found.unit == setup.recipe.unit and found.canaries == 2400
+    assert found.unit == setup.recipe.unit and found.white_box.detail["canaries"] == 2400
     assert found.claimed <= (8.0 if setup is FIXED else 4.0)
 
 
@@ -102,18 +105,16 @@ def test_the_same_seed_gives_the_same_audit_and_fresh_noise_another():
 def gaussian_seen(noise, count=20_000, seed=0):
     draw = np.random.default_rng(seed)
     inside = draw.random(count) < 0.5
-    return Seen(inside, draw.standard_normal(count) * noise + inside)
+    return Seen(inside, draw.standard_normal(count) * noise + inside - 0.5)
 
 
-def cost(factor):
-    return with_noise(GaussianDpEvent(1.0), factor)
+GAUSSIAN = NoiseFamily(GaussianDpEvent(1.0), 1, "add-remove")
 
 
-def test_many_runs_prove_most_of_a_gaussian_and_rarely_more():
+def test_white_box_bounds_prove_most_of_a_gaussian_and_rarely_more():
     true = account.epsilon(GaussianDpEvent(1.0), 1e-5)
     found = [
-        many_runs(gaussian_seen(1.0, seed=seed), cost, 1e-5, "add-remove", 0.95).epsilon_lower
-        for seed in range(10)
+        white_box(gaussian_seen(1.0, seed=seed), GAUSSIAN, 1e-5, 0.95).epsilon_lower for seed in range(10)
     ]
     assert 0.85 * true < np.median(found) < true
     assert np.mean(np.array(found) > true) <= 0.2
@@ -122,15 +123,15 @@ def test_many_runs_prove_most_of_a_gaussian_and_rarely_more():
 def test_scores_without_meaning_prove_nothing():
     draw = np.random.default_rng(1)
     nothing = Seen(draw.random(2000) < 0.5, draw.standard_normal(2000))
-    assert many_runs(nothing, cost, 1e-5, "add-remove", 0.99).epsilon_lower == 0.0
-    assert one_run(nothing, 1e-5, 0.99).epsilon_lower == 0.0
+    assert white_box(nothing, GAUSSIAN, 1e-5, 0.99).epsilon_lower == 0.0
+    assert one_run(nothing, GAUSSIAN, 1e-5, 0.99).epsilon_lower == 0.0
 
 
 def test_perfect_guesses_prove_a_lot():
     inside = np.random.default_rng(1).random(2000) < 0.5
     perfect = Seen(inside, inside.astype(float) + np.arange(2000) * 1e-6)
-    assert many_runs(perfect, cost, 1e-5, "add-remove", 0.99).epsilon_lower > 10
-    assert one_run(perfect, 1e-5, 0.99).epsilon_lower > 3
+    assert white_box(perfect, GAUSSIAN, 1e-5, 0.99).epsilon_lower > 10
+    assert one_run(perfect, GAUSSIAN, 1e-5, 0.99).epsilon_lower > 3
 
 
 def test_the_attack_is_the_likelihood_ratio():
@@ -160,7 +161,7 @@ def test_made_up_rows_fit_the_schema(schema):
 def test_images_are_made_up_too(image_schema):
     setup = Setup.of_recipe("dpd_fvae", Target(8.0, 1e-5, rounds=2), {}, image_schema)
     found = audit(setup.algorithm(300), image_schema, 1e-5, canaries=300, runs=1, rng=Rng(1))
-    assert found.canaries == 300 and not found.exceeds
+    assert found.one_run.detail["canaries"] == 300 and not found.exceeds
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -178,9 +179,11 @@ def test_bad_settings_are_refused(changes, words):
 
 
 def test_what_the_audit_does_not_know_is_refused(build):
-    with pytest.raises(Incompatible, match="one noisy sum"):
+    with pytest.raises(Incompatible, match="one kind of noisy release"):
         audit(build("fvae", private=False), SCHEMA, 1e-5)
     with pytest.raises(Incompatible, match="LaplaceDpEvent"):
         with_noise(LaplaceDpEvent(1.0), 0.5)
     with pytest.raises(Incompatible, match="covers each of its records"):
-        CLIENTS.check_unit("record")
+        CLIENTS.check_claim("record", None)
+    with pytest.raises(Incompatible, match="trust=central"):
+        CLIENTS.check_claim(None, "local")

@@ -9,7 +9,9 @@ import torch
 from fedsynth.cli.main import main
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
-from fedsynth.evaluation.local_audit import MANY_COPIES, audit_local, expected, is_local
+from fedsynth.evaluation.audit import audit
+from fedsynth.evaluation.local_audit import expected, is_local
+from fedsynth.evaluation.white_box import WHITE_BOX
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.privacy.signds import SignDS
 from fedsynth.recipes.registry import recipe_named
@@ -17,7 +19,7 @@ from fedsynth.rng import Rng
 from samples import TABLE
 
 SCHEMA = Schema.from_dict(TABLE)
-MANY = {"copies": 6000, "confidence": 0.999, "rng": Rng(1)}
+MANY = {"canaries": 6000, "confidence": 0.999, "rng": Rng(1)}
 
 
 def wae(**settings):
@@ -35,15 +37,15 @@ def fed_vae(noise):
 
 @pytest.mark.parametrize("turns", [1, 3])
 def test_signed_indices_keep_their_claim_over_all_turns(turns):
-    found = audit_local(wae(participations=turns), 1e-9, **MANY)
-    assert found.claimed == pytest.approx(2.0, rel=1e-6) and found.best.detail["turns"] == turns
+    found = audit(wae(participations=turns), SCHEMA, 1e-9, **MANY)
+    assert found.claimed == pytest.approx(2.0, rel=1e-6) and found.rounds == turns
     assert 0.4 * found.claimed < found.epsilon_lower < found.claimed and not found.exceeds
 
 
 def test_local_gaussian_noise_keeps_its_claim():
-    found = audit_local(fed_vae(4.0), 1e-3, **MANY)
+    found = audit(fed_vae(4.0), SCHEMA, 1e-3, **MANY)
     assert 0.3 * found.claimed < found.epsilon_lower < found.claimed
-    assert (found.unit, found.best.method) == ("client", MANY_COPIES)
+    assert (found.unit, found.white_box.method) == ("client", WHITE_BOX)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_local_gaussian_noise_keeps_its_claim():
 )
 def test_a_planted_bug_is_found(sound, broken):
     leaky = replace(sound, mechanism=broken(sound.mechanism))
-    assert audit_local(leaky, 1e-3, claimed=sound, **MANY).exceeds
+    assert audit(leaky, SCHEMA, 1e-3, claimed=sound, **MANY).exceeds
 
 
 def test_only_what_clients_hide_by_themselves_is_local(build):
@@ -71,17 +73,20 @@ def test_what_the_attacker_expects_of_signed_indices_is_their_favored_ends():
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"), [({"copies": 10}, "fewer than 200"), ({"confidence": 1.0}, "confidence=1")]
+    ("changes", "words"), [({"canaries": 10}, "fewer than 200"), ({"confidence": 1.0}, "confidence=1")]
 )
 def test_bad_settings_are_refused(changes, words):
     with pytest.raises(BadInput, match=words):
-        audit_local(wae(), 1e-9, **changes)
+        audit(wae(), SCHEMA, 1e-9, **changes)
 
 
 def test_the_command_audits_a_local_recipe(capsys):
-    asked = ["audit", "dp_fed_wae", "--epsilon", "1", "--canaries", "500", "--runs", "4", "--seed", "1"]
+    asked = ["audit", "dp_fed_wae", "--epsilon", "1", "--canaries", "2000", "--seed", "1"]
     with pytest.raises(SystemExit) as stopped:
         main([*asked, "--json", "--quiet"])
     told = json.loads(capsys.readouterr().out)
     assert not stopped.value.code and not told["exceeds_claim"]
-    assert told["method"] == MANY_COPIES and 0 < told["epsilon_lower"] < told["claimed_epsilon"] <= 1.0
+    assert (
+        told["white_box"]["method"] == WHITE_BOX
+        and 0 < told["epsilon_lower"] < told["claimed_epsilon"] <= 1.0
+    )

@@ -10,7 +10,8 @@ from fedsynth.report.record import Record
 from fedsynth.report.runs import find_runs
 from fedsynth.report.server import open_server
 
-AUDIT = {"epsilon_lower": 1.2, "confidence": 0.95, "method": "one run"}
+BOUND = {"epsilon_lower": 1.2, "confidence": 0.95, "method": "white box"}
+AUDIT = {**BOUND, "white_box": BOUND, "one_run": {**BOUND, "epsilon_lower": 0.8, "method": "one run"}}
 PAGES = ("report", "public", "list", "compare")
 
 

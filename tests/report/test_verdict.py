@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -5,6 +6,7 @@ from small_run import scored
 
 from fedsynth.evaluation.score import Score, failure
 from fedsynth.privacy.statement import Statement
+from fedsynth.report.privacy_chapter import epsilon_scale
 from fedsynth.report.verdict import chosen_utility, faithful, private, useful
 
 CLAIM = Statement(
@@ -78,3 +80,23 @@ def test_of_many_classes_accuracy_decides():
     accuracy = Score("cnn: accuracy", 0.5, detail={"train_on_real": 0.9, "majority": 0.1})
     assert chosen_utility([area, accuracy]).name == "cnn: accuracy"
     assert chosen_utility([area]).name == "cnn: auc"
+
+
+BOUND = {"epsilon_lower": 6.5, "confidence": 0.95, "method": "white box"}
+
+
+@pytest.mark.parametrize(
+    ("audited", "names"),
+    [
+        (None, ["Claimed"]),
+        (BOUND, ["Claimed", "Audited"]),
+        (
+            {**BOUND, "white_box": BOUND, "one_run": {**BOUND, "epsilon_lower": 4.3}},
+            ["Claimed", "Audited, white-box", "Audited, one run"],
+        ),
+    ],
+    ids=["no audit", "an audit of before", "both bounds"],
+)
+def test_the_scale_has_the_claim_and_every_bound_of_the_audit(audited, names):
+    drawn = str(epsilon_scale(replace(CLAIM, audited=audited), []))
+    assert re.findall(r">([A-Z][^<:]*): at (?:most|least): ", drawn) == names

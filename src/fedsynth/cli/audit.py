@@ -25,6 +25,7 @@ from fedsynth.synthesis.folder import Folder
 def audit(
     what: str,
     unit: str | None,
+    trust: str | None,
     epsilon: float,
     delta: float,
     rounds: int | None,
@@ -40,15 +41,15 @@ def audit(
     """Attack a run's settings and print how much privacy is lost at least, beside what is claimed."""
     torch.set_num_threads(1)  # the steps of small models are too small to share
     folder = _run_folder(what)
-    setup = _setup(what, folder, Target(epsilon, delta, rounds), set_ or [], schema)
-    setup.check_unit(unit)
+    target = Target(epsilon, delta, rounds)
+    setup = _setup(what, folder, target, set_ or [], schema, unit, trust)
     with StepProgress(quiet=quiet) as progress:
         found = setup.run(
             canaries,
             runs,
             confidence,
             None if seed is None else Rng(seed),
-            lambda done, total: progress("rounds with canaries", done, total),
+            lambda done, total: progress("training with canaries", done, total),
         )
     statement = write_audit(folder, found) if folder else None
     typer.echo(json.dumps(found.to_dict()) if as_json else _told(found, statement))
@@ -68,22 +69,36 @@ def _run_folder(what: str) -> Path | None:
     return folder
 
 
-def _setup(what: str, folder: Path | None, target: Target, settings: list[str], schema: Path | None) -> Setup:
+def _setup(
+    what: str,
+    folder: Path | None,
+    target: Target,
+    settings: list[str],
+    schema: Path | None,
+    unit: str | None,
+    trust: str | None,
+) -> Setup:
     if folder:
-        return Setup.of_run(folder)
-    arguments = dict(settings_in(settings))
-    return Setup.of_recipe(what, target, arguments, Schema.load(schema) if schema else None)
+        setup = Setup.of_run(folder)
+        setup.check_claim(unit, trust)
+        return setup
+    public = Schema.load(schema) if schema else None
+    return Setup.of_recipe(what, target, dict(settings_in(settings)), public, unit=unit, trust=trust)
 
 
 def _told(found: Audit, statement: Statement | None) -> str:
     """The result in words."""
+    one = found.one_run.detail
     lines = [
-        f"Audit of {found.recipe}: {found.canaries} canary {found.unit}s, {found.confidence:.0%} confidence.",
-        f"  claimed for the noisy sums:  epsilon {found.claimed:.3f} at delta {found.delta:g}",
+        f"Audit of {found.recipe}: {one['canaries']} canary {found.unit}s in one training.",
+        f"  claimed for the noisy releases:  at most  {found.claimed:.3f}  (epsilon at delta {found.delta:g})",
     ]
     if statement is not None and statement.epsilon is not None:
-        lines.append(f"  claimed for all releases:    epsilon {statement.epsilon:.3f}")
-    lines += [f"  shown, {b.method + ':':33} at least {b.epsilon_lower:.3f}" for b in found.bounds]
+        lines.append(f"  claimed for all releases:        at most  {statement.epsilon:.3f}")
+    for name, bound in (("white-box bound", found.white_box), ("one-run bound", found.one_run)):
+        sure = f"{bound.confidence:.0%} confidence; {bound.method}"
+        lines.append(f"  {name + ':':32} at least {bound.epsilon_lower:.3f}  ({sure})")
+    lines.append(f"  of the one run's {one['guesses']} guesses {one['correct']} were right")
     verdict = (
         "MORE LEAKS THAN IS CLAIMED: do not release; the code or the accounting is wrong."
         if found.exceeds

@@ -8,12 +8,31 @@ differential privacy alone.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta, binom
 
 from fedsynth.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one way of reading the canaries proves: epsilon is at least `epsilon_lower`, with this confidence."""
+
+    method: str
+    epsilon_lower: float
+    confidence: float
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {**self.headline(), **self.detail}
+
+    def headline(self) -> dict[str, Any]:
+        """What a statement says of it."""
+        return {"epsilon_lower": self.epsilon_lower, "confidence": self.confidence, "method": self.method}
 
 
 def upper_rate(events: np.ndarray | int, trials: int, confidence: float) -> Any:

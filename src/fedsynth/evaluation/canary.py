@@ -1,4 +1,4 @@
-"""Canaries: participants that send the worst they may, each along a coordinate of its own, in or out by a coin.
+"""Canaries: participants that send the worst they may, each along a direction of its own, in or out by a coin.
 
 They go through the code that real participants go through: the recipe's own schedule draws them, its own mechanism
 (or DP-SGD rule) clips them and adds the noise, its own loop adds them up. What is watched is what is released in
@@ -8,17 +8,16 @@ each round, so that an audit sees all that the claim is about.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import count
 
 import numpy as np
 import torch
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedsynth.data.clients import Clients, Padded
+from fedsynth.data.clients import Clients
 from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import START, UNKNOWN, TextEncoding
@@ -28,24 +27,32 @@ from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import run
 from fedsynth.federation.state import ServerState
-from fedsynth.models.model import Batch, Objective, Params, weighted_mean
+from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Mechanism, Release, State, Wire
 from fedsynth.rng import Rng
-from fedsynth.training.optimizer import Slots
-from fedsynth.training.plan import Phase, train
 
 LOUD = 10.0  # times the clip: what a canary tries to send
 _ROWS = 20  # of each ordinary client
-_CHUNK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 4 * 2**20
 Tell = Callable[[int, int], None]  # rounds that are done, and rounds in all
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What an audit saw: which canaries were in [canaries], and how strongly the releases speak for each."""
+    """What an audit saw: which canaries were in [canaries], and how strongly the releases speak for each.
+
+    A score above 0 says "in". Those of `runs` trainings, equally many of each, follow one another.
+    """
 
     inside: np.ndarray
     scores: np.ndarray
+    runs: int = 1
+
+    @property
+    def one_run(self) -> Seen:
+        """What was seen in the first training alone."""
+        first = len(self.inside) // self.runs
+        return Seen(self.inside[:first], self.scores[:first])
 
 
 def log_likelihood(released: np.ndarray, event: DpEvent, swapped: bool) -> np.ndarray:
@@ -54,7 +61,7 @@ def log_likelihood(released: np.ndarray, event: DpEvent, swapped: bool) -> np.nd
     `released` is in units of what a canary sends. `swapped`: without it, another takes its place and sends the
     opposite.
     """
-    rate, noise = _rate_and_noise(event)
+    rate, noise = rate_and_noise(event)
 
     def with_one(sign: float) -> np.ndarray:
         return np.logaddexp(
@@ -68,7 +75,8 @@ def _ratio(released: np.ndarray, noise: float) -> np.ndarray:
     return np.asarray((2.0 * released - 1.0) / (2.0 * noise**2))
 
 
-def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
+def rate_and_noise(event: DpEvent) -> tuple[float, float]:
+    """The chance that a unit is drawn for a release, and the noise multiplier."""
     rate = 1.0
     if isinstance(event, PoissonSampledDpEvent):
         rate, event = event.sampling_probability, event.event
@@ -83,7 +91,7 @@ def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Watched:
-    """A mechanism that works as it always does, while every mean that leaves it is written down."""
+    """A mechanism that works as it always does, while every sum that leaves it is written down."""
 
     inner: Mechanism
     released: list[np.ndarray] = field(default_factory=list)
@@ -108,15 +116,55 @@ class Watched:
     def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
         """The mechanism's estimate, written down as the noisy sum."""
         mean, after = self.inner.estimate(total, denominator, state, rng)
-        self.released.append((mean * denominator).double().cpu().numpy())
+        drawn = getattr(
+            self.inner, "coin", 1.0
+        )  # the share that contributes, where clients draw by themselves
+        self.released.append((mean * denominator * drawn).double().cpu().numpy())
         return mean, after
 
 
+@dataclass(frozen=True)
+class Directions:
+    """Where canaries point: canary j at the j-th number of each block of the clip that has room for all of them.
+
+    Each block is clipped by itself, so that a canary must fill several to send the most that it may. `shares` are the
+    blocks' fractions of the clip.
+    """
+
+    starts: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[tuple[int, float]], dim: int, canaries: int) -> Directions:
+        """The directions in contributions of `dim` numbers; without blocks, or room in them, one number each."""
+        sizes = [size for size, _ in blocks]
+        starts = np.concatenate([[0], np.cumsum(sizes)])[: len(blocks)]
+        roomy = [
+            (int(at), share) for at, (size, share) in zip(starts, blocks, strict=True) if size >= canaries
+        ]
+        chosen = roomy or [(0, 1.0)]
+        return cls(tuple(at for at, _ in chosen), tuple(share for _, share in chosen))
+
+    def vectors(self, ids: np.ndarray, dim: int, height: float) -> Tensor:
+        """What these canaries try to send [canaries, dim]."""
+        attempt, rows = torch.zeros(len(ids), dim), torch.arange(len(ids))
+        for start in self.starts:
+            attempt[rows, start + torch.from_numpy(ids)] = height
+        return attempt
+
+    def project(self, released: np.ndarray, canaries: int) -> np.ndarray:
+        """The released sum along each canary's direction: its noise is that of one number."""
+        parts = [
+            share * released[at : at + canaries] for at, share in zip(self.starts, self.shares, strict=True)
+        ]
+        return np.asarray(np.sum(parts, axis=0) / np.linalg.norm(self.shares))
+
+
 class CanaryLink:
-    """Clients 0, 1, ... are canaries along coordinates 0, 1, ...; the others train on their rows as always.
+    """Clients 0, 1, ... are canaries along directions 0, 1, ...; the others train on their rows as always.
 
     `height` is what a canary tries to send. Where `swapped`, a canary that is out sends the opposite, as whoever
-    takes its place might; otherwise it sends nothing.
+    takes its place might; otherwise it contributes nothing.
     """
 
     def __init__(
@@ -124,12 +172,13 @@ class CanaryLink:
         algorithm: Algorithm,
         inner: InProcess,
         inside: np.ndarray,
+        directions: Directions,
         height: float,
         swapped: bool,
         rng: Rng,
     ) -> None:
         self._algorithm, self._inner, self._inside = algorithm, inner, inside
-        self._height, self._swapped, self._rng = height, swapped, rng
+        self._directions, self._height, self._swapped, self._rng = directions, height, swapped, rng
         self._queue: deque[tuple[np.ndarray, ServerState]] = deque()
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
@@ -150,15 +199,12 @@ class CanaryLink:
 
     def _messages(self, ids: np.ndarray, state: ServerState) -> Tensor:
         """What canaries send, through the mechanism's own half at the client."""
-        algorithm, rows = self._algorithm, torch.arange(len(ids))
-        inside = torch.from_numpy(self._inside[ids])
-        attempt = torch.zeros(len(ids), algorithm.dim)
-        attempt[rows, torch.from_numpy(ids)] = self._height
-        if self._swapped:
-            attempt = torch.where(inside[:, None], attempt, -attempt)
+        algorithm = self._algorithm
+        signs = np.where(self._inside[ids], 1.0, -1.0 if self._swapped else 0.0)
+        attempt = self._directions.vectors(ids, algorithm.dim, self._height)
+        attempt *= torch.from_numpy(signs).to(attempt)[:, None]
         stream = self._rng.at("canary", state.version)
-        sent = algorithm.mechanism.privatize(attempt, state.mechanism, stream, ids)
-        return sent if self._swapped else sent * inside[:, None]
+        return algorithm.mechanism.privatize(attempt, state.mechanism, stream, ids)
 
     def absent(self, *, for_good: bool = False) -> np.ndarray:
         """Nobody: it is for rounds."""
@@ -169,13 +215,13 @@ class CanaryLink:
         self._inner.commit(state)
 
 
-def _bound(algorithm: Algorithm) -> float:
-    clip = getattr(algorithm.mechanism, "clip", None)
+def _clip_of(algorithm: Algorithm) -> Clip:
+    clip: Clip | None = getattr(algorithm.mechanism, "clip", None)
     if clip is None:
         raise Incompatible(
             f"{algorithm.name}: its mechanism has no clip, so there is no worst that a client may send"
         )
-    return float(clip.bound)
+    return clip
 
 
 def watch_clients(
@@ -202,7 +248,14 @@ def watch_clients(
         _one_federation(algorithm, schema, canaries, rng.at("run", number), event, after_round)
         for number in range(runs)
     ]
-    return Seen(np.concatenate([s.inside for s in seen]), np.concatenate([s.scores for s in seen]))
+    return together(seen)
+
+
+def together(seen: Sequence[Seen]) -> Seen:
+    """What was seen in several trainings with equally many canaries."""
+    return Seen(
+        np.concatenate([one.inside for one in seen]), np.concatenate([one.scores for one in seen]), len(seen)
+    )
 
 
 def _one_federation(
@@ -224,17 +277,20 @@ def _one_federation(
     watched = Watched(algorithm.mechanism)
     copy = replace(algorithm, mechanism=watched)
     held = made_up(schema, clients - canaries, canaries, rng.at("rows"))
-    bound = _bound(algorithm)
-    link = CanaryLink(copy, InProcess(held, rng.at("train")), inside, LOUD * bound, swapped, rng)
-    run(copy, link, copy.init(rng.at("init")), rng.at("loop"), _unpaid, after_round, copy.rounds)
+    clip = _clip_of(algorithm)
+    directions = Directions.of(clip.blocks, algorithm.dim, canaries)
+    link = CanaryLink(
+        copy, InProcess(held, rng.at("train")), inside, directions, LOUD * clip.bound, swapped, rng
+    )
+    run(copy, link, copy.init(rng.at("init")), rng.at("loop"), unpaid, after_round, copy.rounds)
     claimed = event or algorithm.charges()[0].event
     scores = np.zeros(canaries)
     for released in watched.released:
-        scores += log_likelihood(released[:canaries] / bound, claimed, swapped)
+        scores += log_likelihood(directions.project(released, canaries) / clip.bound, claimed, swapped)
     return Seen(inside, scores)
 
 
-def _unpaid(*_: object) -> None:
+def unpaid(*_: object) -> None:
     """Made-up rows cost nobody anything."""
 
 
@@ -263,94 +319,3 @@ def made_up(schema: Schema, clients: int, empty: int, rng: Rng) -> Clients:
             inside = (choice + torch.from_numpy(draw.random(count)).float()) / block.bins
             x[:, block.place] = torch.where(choice < block.bins, inside, 0.5)
     return Clients(x, classes, offsets)
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """A model whose gradient for a row is the row itself: a canary record points along its own coordinate."""
-
-    width: int
-    generative: tuple[str, ...] = ("pointer",)
-
-    @cached_property
-    def parts(self) -> Mapping[str, nn.Module]:
-        """One vector."""
-        return {"pointer": nn.Linear(self.width, 1, bias=False)}
-
-    @property
-    def objectives(self) -> Mapping[str, Objective]:
-        """The inner product of row and vector."""
-        return {"pointing": Objective(noise=(1,), bound=1.0)}
-
-    def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
-        """The inner product of row and vector, averaged over rows."""
-        return weighted_mean((batch["x"] * params["pointer"]["weight"][0]).sum(-1), batch["weight"])
-
-    def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
-        """Nothing is generated."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Notebook:
-    """An optimizer that stays where it is, while every noisy gradient that reaches it is written down."""
-
-    gradients: list[np.ndarray] = field(default_factory=list)
-
-    def init(self, params: Tensor) -> Slots:
-        """No state."""
-        return {}
-
-    def step(self, params: Tensor, gradient: Tensor, slots: Slots) -> tuple[Tensor, Slots]:
-        """Write the gradient [runs, size] down."""
-        self.gradients.append(gradient.double().cpu().numpy())
-        return params, {}
-
-
-def watch_records(
-    algorithm: Algorithm,
-    canaries: int,
-    runs: int,
-    rng: Rng,
-    *,
-    event: DpEvent | None = None,
-    tell: Tell | None = None,
-) -> Seen:
-    """All steps of the recipe's DP-SGD on canary records, in `runs` trainings at once: each is a client of its own.
-
-    A canary's gradient points along a coordinate of its own; what is trained from released parts alone (a generator)
-    releases nothing more and is left out. `event` is the claimed cost of a step (default: what
-    the rule says): the attacker goes by it.
-    """
-    rules = [phase.rule for phase in algorithm.plan if phase.rule.release is not None]
-    release = rules[0].release if rules else None
-    clip, expected = (getattr(rules[0], name, None) if rules else None for name in ("clip", "expected_batch"))
-    if release is None or clip is None or expected is None:
-        raise Incompatible(
-            f"{algorithm.name}: no phase of its plan clips and noises the gradients of records"
-        )
-    inside = rng.at("coins").uniforms(runs * canaries).reshape(runs, canaries) > 0.5
-    rows = torch.diag(torch.full((canaries,), LOUD * clip)).expand(runs, -1, -1)
-    data = Padded(rows, torch.zeros(runs, canaries, dtype=torch.int64), torch.ones(runs, canaries) > 0)
-    data = _only(data, torch.from_numpy(inside))
-    book = Notebook()
-    phases = [Phase("pointing", {"pointer": book}, rule) for rule in rules]
-    params = {"pointer": torch.zeros(runs, canaries)}
-    claimed, scores = event or release.event, np.zeros((runs, canaries))
-    turns = algorithm.schedule.participations(algorithm.rounds)
-    for number, phase in enumerate(phases * turns):
-        train(Pointer(canaries), phase, params, {}, data, np.arange(runs), rng.at("round", number))
-        for gradient in book.gradients:
-            scores += log_likelihood(gradient * expected / clip, claimed, swapped=False)
-        book.gradients.clear()
-        if tell:
-            tell(number + 1, len(phases) * turns)
-    return Seen(inside.ravel(), scores.ravel())
-
-
-def _only(data: Padded, inside: Tensor) -> Padded:
-    """The rows that are in, first, and no trace of the others: a rule draws from the first rows of each client."""
-    order = torch.argsort(~inside, dim=1, stable=True)
-    mask = torch.gather(inside, 1, order)
-    rows = torch.gather(data.x, 1, order[..., None].expand_as(data.x)) * mask[..., None]
-    return Padded(rows, data.y, mask)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,21 @@ class Ceiling:
         slopes, heights = self._lines()
         rates = np.asarray(false_positive_rate, dtype=np.float64)
         return np.minimum(1.0, (slopes * rates[..., None] + heights).min(axis=-1))
+
+    def false_positive_rate(self, true_positive_rate: float) -> float:
+        """The smallest share of others wrongly taken for members, at this share of members found.
+
+        >>> round(Ceiling.of(1.0, 0.0).false_positive_rate(0.0272), 2)
+        0.01
+        """
+        slopes, heights = self._rising
+        return max(0.0, float(((true_positive_rate - heights) / slopes).max()))
+
+    @cached_property
+    def _rising(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lines that rise, without the line at 1."""
+        slopes, heights = self._lines()
+        return slopes[:-1], heights[:-1]
 
     @property
     def advantage(self) -> float:

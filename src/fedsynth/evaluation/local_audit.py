@@ -1,7 +1,7 @@
 """The audit of local privacy: all that one client sends, with two data sets that differ in everything.
 
-Nobody is trusted, so the attacker reads each message. Many copies of a client take all of its turns; half of them try
-to send one extreme vector and half its opposite, through the recipe's own mechanism, and the attacker tells them apart
+Nobody is trusted, so the attacker reads each message. Canary clients take all of their turns; each tries to send one
+extreme vector or its opposite, by a coin, through the recipe's own mechanism, and the attacker tells them apart
 by how well the messages fit. The opening question of a recipe is another release, by clients that do not train.
 """
 
@@ -11,18 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.errors import BadInput, Incompatible
-from fedsynth.evaluation.audit import LEAST_CANARIES, Audit, Bound
-from fedsynth.evaluation.audit_bound import bound_from_scores
-from fedsynth.evaluation.canary import LOUD
+from fedsynth.errors import Incompatible
+from fedsynth.evaluation.canary import LOUD, Seen, Tell
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.privacy import account
 from fedsynth.privacy.mechanism import Mechanism
-from fedsynth.recipes.budget import adjacency_of
 from fedsynth.rng import Rng
 
-MANY_COPIES = "many copies of one client"
-_STACK = 512  # copies that send at once
+_STACK = 512  # canaries that send at once
 
 
 def is_local(algorithm: Algorithm) -> bool:
@@ -31,48 +26,23 @@ def is_local(algorithm: Algorithm) -> bool:
     return bool(charges) and all(charge.release.trust == "local" for charge in charges)
 
 
-def audit_local(
-    algorithm: Algorithm,
-    delta: float,
-    *,
-    copies: int = 8000,
-    confidence: float = 0.99,
-    claimed: Algorithm | None = None,
-    rng: Rng | None = None,
-) -> Audit:
-    """Bound a client's epsilon from below; `claimed` is the algorithm whose cost is claimed, if it is another."""
-    if copies < LEAST_CANARIES:
-        raise BadInput(f"canaries={copies}: fewer than {LEAST_CANARIES} prove nothing; use more")
-    if not 0.5 <= confidence < 1:
-        raise BadInput(f"confidence={confidence}: expected a number from 0.5 to below 1, such as 0.99")
-    told = claimed or algorithm
-    (charge,) = told.charges()
-    turns = told.schedule.participations(told.rounds)
-    adjacency = adjacency_of(told)
-    spent = account.epsilon(account.repeat(charge.event, turns), delta, adjacency=adjacency)
-    stream = rng or Rng()
-    scores = [
-        sent_scores(algorithm, sign, copies // 2, stream.at("side", place))
-        for place, sign in enumerate((1.0, -1.0))
-    ]
-    found = bound_from_scores(scores[0], scores[1], delta, confidence)
-    bound = Bound(MANY_COPIES, found, {"turns": turns})
-    return Audit(algorithm.name, charge.release.unit, adjacency, spent, delta, confidence, copies, (bound,))
-
-
-def sent_scores(algorithm: Algorithm, sign: float, copies: int, rng: Rng) -> np.ndarray:
-    """How well all messages of each copy fit the extreme vector, which it has with this sign [copies]."""
+def watch_local(algorithm: Algorithm, canaries: int, rng: Rng, *, tell: Tell | None = None) -> Seen:
+    """All messages of `canaries` clients in all their turns; each has one extreme vector or its opposite, by a coin."""
     mechanism, dim = algorithm.mechanism, algorithm.dim
     extreme = torch.linspace(1.0, -1.0, dim)
     pattern = expected(mechanism, extreme)
-    scores = np.zeros(copies)
-    for first in range(0, copies, _STACK):
-        ids = np.arange(first, min(copies, first + _STACK))
-        attempt = (sign * LOUD * _reach(mechanism) * extreme).expand(len(ids), -1)
-        for turn in range(algorithm.schedule.participations(algorithm.rounds)):
+    inside = rng.at("coins").uniforms(canaries) > 0.5
+    scores, turns = np.zeros(canaries), algorithm.schedule.participations(algorithm.rounds)
+    for first in range(0, canaries, _STACK):
+        ids = np.arange(first, min(canaries, first + _STACK))
+        signs = torch.from_numpy(np.where(inside[ids], 1.0, -1.0)).to(extreme)
+        attempt = signs[:, None] * (LOUD * _reach(mechanism) * extreme)
+        for turn in range(turns):
             sent = mechanism.privatize(attempt, mechanism.init(), rng.at("turn", turn), ids)
             scores[ids] += _fit(sent, pattern, algorithm.wire.kind)
-    return scores
+        if tell:
+            tell(int(ids[-1]) + 1, canaries)
+    return Seen(inside, scores)
 
 
 def expected(mechanism: Mechanism, extreme: Tensor) -> Tensor:

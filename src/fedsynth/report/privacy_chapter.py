@@ -98,11 +98,10 @@ def ledger_timeline(lines: Sequence[Line]) -> Markup | None:
 
 
 def epsilon_scale(statement: Statement, attacks: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """The claim as a bar, the audited bound and what each attack reached as marks on the same scale."""
+    """The claim as a bar, the audited bounds and what each attack reached as marks on the same scale."""
     marks = [] if statement.epsilon is None else [_claim(statement.epsilon)]
     audited = statement.audited
-    if audited and audited.get("epsilon_lower") is not None:
-        marks.append(_audit(audited))
+    marks += _audits(audited or {})
     marks += [mark for attack in attacks if (mark := _attack(attack, statement.delta or 0.0))]
     if not marks:
         return None
@@ -121,15 +120,22 @@ def _claim(epsilon: float) -> Mark:
     )
 
 
-def _audit(audited: Mapping[str, Any]) -> Mark:
-    lower = float(audited["epsilon_lower"])
-    sure = f" with {100 * float(audited['confidence']):g}% confidence" if audited.get("confidence") else ""
-    return Mark(
-        "Audited: at least",
-        lower,
-        "audit",
-        f"{audited.get('method', 'audit')}: at least {short(lower)}{sure}",
-    )
+def _audits(audited: Mapping[str, Any]) -> list[Mark]:
+    """A mark for each reading of the canaries; audits of before have one."""
+    kinds = {
+        "white_box": ("Audited, white-box: at least", "audit"),
+        "one_run": ("Audited, one run: at least", "one-run"),
+    }
+    marks = [_bound(audited[kind], *kinds[kind]) for kind in kinds if audited.get(kind)]
+    if not marks and audited.get("epsilon_lower") is not None:
+        marks = [_bound(audited, "Audited: at least", "audit")]
+    return marks
+
+
+def _bound(bound: Mapping[str, Any], name: str, form: str) -> Mark:
+    lower = float(bound["epsilon_lower"])
+    sure = f" with {100 * float(bound['confidence']):g}% confidence" if bound.get("confidence") else ""
+    return Mark(name, lower, form, f"{bound.get('method', 'audit')}: at least {short(lower)}{sure}")
 
 
 def _attack(attack: Mapping[str, Any], delta: float) -> Mark | None:

@@ -16,7 +16,7 @@ _MOST_TICKS = 400
 
 @dataclass(frozen=True)
 class Mark:
-    """Something with an epsilon: `form` is claim, audit or attack."""
+    """Something with an epsilon: `form` is claim, audit, one-run or attack."""
 
     name: str
     epsilon: float
@@ -25,7 +25,7 @@ class Mark:
 
 
 def epsilon_ruler(marks: Sequence[Mark]) -> Markup:
-    """Claimed epsilon, audited bound and attacks on one scale, from 0; each row is named."""
+    """Claimed epsilon, audited bounds and attacks on one scale, from 0; each row is named."""
     left, right, top = 8.0, _WIDTH - 16, 8.0
     highest = max([mark.epsilon for mark in marks] + [1e-3]) * 1.15
     along = Scale(0, highest, left, right)
@@ -46,6 +46,7 @@ def _marked(mark: Mark, along: Scale, y: float) -> Markup:
     shapes = {
         "claim": tag("rect", x=along(0), y=middle - 5, width=x - along(0), height=10, class_="claim"),
         "audit": tag("path", d=f"M{x - 7:.1f},{middle}l7,-8l7,8l-7,8z", class_="audit"),
+        "one-run": tag("path", d=f"M{x - 7:.1f},{middle + 6}l7,-12l7,12z", class_="audit"),
         "attack": tag("circle", cx=x, cy=middle, r=6, class_="attack"),
     }
     return tag(

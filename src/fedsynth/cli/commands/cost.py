@@ -71,7 +71,10 @@ def plan(
 def audit(
     what: Annotated[str, typer.Argument(metavar="RUN|RECIPE", help="A finished run's folder, or a recipe.")],
     unit: Annotated[
-        str | None, typer.Option(help="client or record; must be the one that is claimed.")
+        str | None, typer.Option(help="client or record; of a run, the one that is claimed.")
+    ] = None,
+    trust: Annotated[
+        str | None, typer.Option(help="central, local or distributed; of a run, the one that is claimed.")
     ] = None,
     epsilon: Annotated[float, typer.Option(help="For a recipe: the claim to calibrate to.")] = 8.0,
     delta: Annotated[float, typer.Option(help="For a recipe: the claim's delta.")] = 1e-5,
@@ -81,19 +84,20 @@ def audit(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For a recipe: an argument.")
     ] = None,
     canaries: Annotated[
-        int, typer.Option(help="Participants of each run that try to be found.", min=1)
-    ] = 1000,
-    runs: Annotated[int, typer.Option(help="Trainings; more of them prove more.", min=1)] = 8,
-    confidence: Annotated[float, typer.Option(help="How sure the lower bound is.")] = 0.99,
+        int, typer.Option(help="Participants of the training that try to be found.", min=1)
+    ] = 5000,
+    runs: Annotated[int, typer.Option(help="Trainings; more of them raise the white-box bound.", min=1)] = 1,
+    confidence: Annotated[float, typer.Option(help="How sure each lower bound is.")] = 0.95,
     seed: Annotated[int | None, typer.Option(help="Make it repeatable; real audits use fresh noise.")] = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Attack a run's settings and print how much privacy is lost at least, beside what is claimed.
 
-    The recipe is trained on made-up rows that fit the schema, never on real ones, with canaries that try to be
-    found in what is released. Exits with 1 if the lower bound is above the claim. For a run, the result goes into
-    its privacy.json.
+    The recipe is trained once on made-up rows that fit the schema, never on real ones, with canaries that try to be
+    found in what is released. Two lower bounds are read from that training: white-box (the noise of two canaries is
+    taken as independent) and one-run (nothing is assumed). Exits with 1 if one is above the claim. For a run, the
+    result goes into its privacy.json.
 
     Example: fedsynth audit RUN --json
     """

@@ -81,7 +81,9 @@ class LyingServer:
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         self.often = self.random.choice(LIES)
-        self.questions = self.random.choice((0.1, 0.4))  # how often it asks what is asked before the first round
+        self.questions = self.random.choice(
+            (0.1, 0.4)
+        )  # how often it asks what is asked before the first round
         self.sites = {name: self._started(name) for name in self.honest}
         self.sent: list[tuple[str, bytes]] = []
         self.number = 0  # of the last masked sum
@@ -239,7 +241,9 @@ class LyingServer:
             scale = mechanism.noise_multiplier * mechanism.clip.bound
             self.sums.append(Sum(run.name, question, messages.sum(0), scale))
         elif len(messages) == 1 or victim in ids:
-            self.sums.append(Sum(run.name, question, messages[0 if len(messages) == 1 else ids.index(victim)]))
+            self.sums.append(
+                Sum(run.name, question, messages[0 if len(messages) == 1 else ids.index(victim)])
+            )
 
 
 def written(message: Message) -> bytes:

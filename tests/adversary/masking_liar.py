@@ -126,7 +126,9 @@ class MaskingLiar(LyingServer):
         signed = self._stage_all(run, "confirm", {name: dump(told) for name, told in lists.items()})
         requests = {}
         for name in signed:
-            signatures = {places[other]: blob for other, blob in signed.items() if lists[other] == lists[name]}
+            signatures = {
+                places[other]: blob for other, blob in signed.items() if lists[other] == lists[name]
+            }
             for other in helping:
                 signatures[places[other]] = run.participants[other].signature(lists[name])
             pieces = [place.to_bytes(4, "big") + blob for place, blob in sorted(signatures.items())]
@@ -144,7 +146,11 @@ class MaskingLiar(LyingServer):
 
     def _open(self, run: Run, known: MaskedRound, places: dict[str, int]) -> None:
         """Keep the sum over the fewest parties that opens: it has the least noise. Helpers' vectors are known."""
-        spoilt = {places[name] for name, party in run.participants.items() if name in places and party.vector != "nothing"}
+        spoilt = {
+            places[name]
+            for name, party in run.participants.items()
+            if name in places and party.vector != "nothing"
+        }
         opened = {parties: values for parties, values in known.opened().items() if not parties & spoilt}
         if opened:
             fewest = min(opened, key=lambda parties: (len(parties), sorted(parties)))

@@ -157,7 +157,9 @@ def ledger_lines(folder: Path) -> list[Mapping[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def ledger_epsilon(lines: Iterable[Mapping[str, object]], holder: str, delta: float, stretch: float = 1.0) -> float:
+def ledger_epsilon(
+    lines: Iterable[Mapping[str, object]], holder: str, delta: float, stretch: float = 1.0
+) -> float:
     """What a ledger's lines say of one client, composed by the library itself.
 
     `stretch` is the sensitivity in clips that the adjacency has for unsampled noise: 2 where a client is replaced.

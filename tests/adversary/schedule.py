@@ -101,7 +101,9 @@ def attacked(
             attack(server)
         return _checked(kind, servers, policy)
     except Exception as error:
-        raise AssertionError(f"schedule {name!r}, seed {seed}: {error}\nits lies: {servers[0].lies}") from error
+        raise AssertionError(
+            f"schedule {name!r}, seed {seed}: {error}\nits lies: {servers[0].lies}"
+        ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -122,19 +124,33 @@ def _checked(kind: Kind, servers: Sequence[LyingServer], budget: Budget) -> Coun
     truth = epsilon_of([far for _, far in moved], DELTA)
     holder = f"client {HOME}-{VICTIM}"
     stated = ledger_epsilon(lines, holder, DELTA, stretch=2.0 if kind.trust == "local" else 1.0)
-    assert truth <= stated * CLOSE, f"epsilon of the bytes is at least {truth:.4g}, the ledger says {stated:.4g}"
-    assert truth <= budget.epsilon * CLOSE, f"epsilon {truth:.4g} of the bytes, over the budget {budget.epsilon:.4g}"
-    assert stated <= budget.epsilon * CLOSE, f"the ledger's {stated:.4g} is over the budget {budget.epsilon:.4g}"
+    assert truth <= stated * CLOSE, (
+        f"epsilon of the bytes is at least {truth:.4g}, the ledger says {stated:.4g}"
+    )
+    assert truth <= budget.epsilon * CLOSE, (
+        f"epsilon {truth:.4g} of the bytes, over the budget {budget.epsilon:.4g}"
+    )
+    assert stated <= budget.epsilon * CLOSE, (
+        f"the ledger's {stated:.4g} is over the budget {budget.epsilon:.4g}"
+    )
     for run in one.runs.values():
         own = [line for line in lines if line["run"] == run.name]
         spent = ledger_epsilon(own, holder, DELTA, stretch=2.0 if kind.trust == "local" else 1.0)
-        assert spent <= run.epsilon * CLOSE, f"{run.name}: the ledger's {spent:.4g} for agreed {run.epsilon:.4g}"
+        assert spent <= run.epsilon * CLOSE, (
+            f"{run.name}: the ledger's {spent:.4g} for agreed {run.epsilon:.4g}"
+        )
         true = epsilon_of([far for name, far in moved if name == run.name], DELTA)
-        assert true <= run.epsilon * CLOSE, f"{run.name}: {true:.4g} of the bytes for agreed {run.epsilon:.4g}"
-        results = {answer.name for answer in one.answers if isinstance(answer, Result) and answer.run == run.name}
+        assert true <= run.epsilon * CLOSE, (
+            f"{run.name}: {true:.4g} of the bytes for agreed {run.epsilon:.4g}"
+        )
+        results = {
+            answer.name for answer in one.answers if isinstance(answer, Result) and answer.run == run.name
+        }
         mine = [line for line in own if line["holder"] in ("server", holder) and line["count"]]
         most = run.rounds + 1 + len(results)
-        assert len(mine) <= most, f"{run.name}: {len(mine)} lines for {run.rounds} rounds and {len(results)} results"
+        assert len(mine) <= most, (
+            f"{run.name}: {len(mine)} lines for {run.rounds} rounds and {len(results)} results"
+        )
     return Counter(
         ["schedule", *("sum" for _ in one.sums), *(answer.kind for answer in one.answers)]
         + [answer.code for answer in one.answers if isinstance(answer, Refuse)]

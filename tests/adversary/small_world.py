@@ -68,7 +68,9 @@ def terms_for(trust: str, sites: int = len(NAMES), **values: object) -> Terms:
 @lru_cache(maxsize=256)
 def _composed(terms_of: tuple[object, ...], values: tuple[tuple[str, object], ...]) -> ClosedForm:
     trust, transport, clients = terms_of
-    terms = replace(terms_for(str(trust)), values=dict(values), transport=str(transport), clients=int(str(clients)))
+    terms = replace(
+        terms_for(str(trust)), values=dict(values), transport=str(transport), clients=int(str(clients))
+    )
     whole = compose(terms, SCHEMA)
     parts = {item.name: getattr(whole, item.name) for item in fields(whole) if item.init}
     return ClosedForm(**{**parts, "keep": ()})
@@ -76,7 +78,9 @@ def _composed(terms_of: tuple[object, ...], values: tuple[tuple[str, object], ..
 
 def composed(terms: Terms, schema: Schema = SCHEMA) -> ClosedForm:
     """The algorithm that a site makes of these terms."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in terms.values.items()}
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in terms.values.items()
+    }
     return _composed((terms.trust, terms.transport, terms.clients), tuple(sorted(values.items())))
 
 

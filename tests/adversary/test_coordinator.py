@@ -82,7 +82,9 @@ def conducted(folder):
 
 def test_what_a_coordinator_gets_is_the_same_whoever_was_drawn(tmp_path):
     runs = [conducted(tmp_path / str(number)) for number in range(3)]
-    assert len({str(sorted(cohorts.items())) for _, cohorts in runs}) > 1, "the cohorts must differ to be told apart"
+    assert len({str(sorted(cohorts.items())) for _, cohorts in runs}) > 1, (
+        "the cohorts must differ to be told apart"
+    )
     for told, _ in runs[1:]:
         different = [(one, other) for one, other in zip(runs[0][0], told, strict=True) if one != other]
         assert not different, f"the coordinator was told of the cohort: {different[0]}"

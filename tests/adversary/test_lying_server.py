@@ -18,7 +18,16 @@ OFTEN = {
     "masked sums with a participant that helps": 200,
     "masked sums of three, one helps": 150,
 }
-HAPPENS = ("sum", "result", "refuse", "policy", "session", "stale", "message", "budget")  # or nothing is tested
+HAPPENS = (
+    "sum",
+    "result",
+    "refuse",
+    "policy",
+    "session",
+    "stale",
+    "message",
+    "budget",
+)  # or nothing is tested
 
 
 @pytest.fixture(scope="module", autouse=True)

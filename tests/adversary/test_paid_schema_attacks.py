@@ -67,7 +67,11 @@ def test_a_run_on_a_paid_schema_spends_what_was_asked_with_it(tmp_path):
     schema = Schema.from_dict(drafted(rows, tmp_path, 0.5))
     arguments = {"latent": 2, "hidden": (4,), "pretraining": 2, "group": 20}
     request = Request(
-        schema=str(tmp_path / "schema.json"), recipe="dp_fed_wae", epsilon=2.0, delta=1e-5, arguments=arguments
+        schema=str(tmp_path / "schema.json"),
+        recipe="dp_fed_wae",
+        epsilon=2.0,
+        delta=1e-5,
+        arguments=arguments,
     )
     finished = Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
     assert finished.privacy.epsilon <= 2.0, f"asked 2.0, the statement says {finished.privacy.epsilon:.4g}"

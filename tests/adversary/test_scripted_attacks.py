@@ -119,7 +119,9 @@ def test_rounds_that_were_only_settled_pay_for_no_other_terms(tape):
         rounds = [line for line in lines if ", round " in str(line["what"])]
         results = [answer for answer in server.answers if answer.kind == "result"]
         cheap = [line for line in rounds if "100.0" in str(line["event"])]
-        assert len(results) <= len(rounds) - len(cheap), f"{len(results)} sums left, {len(cheap)} lines are of other terms"
+        assert len(results) <= len(rounds) - len(cheap), (
+            f"{len(results)} sums left, {len(cheap)} lines are of other terms"
+        )
 
     attacked(tape, KINDS["clear sums of sampled clients"], attack)
 
@@ -157,7 +159,9 @@ def test_a_server_that_is_started_again_and_again_averages_no_noise_out(sessions
     attacked(tape, TWO, attack, agreed=6.0)
 
 
-@pytest.mark.parametrize("lie", [{"survivors": (0,)}, {"survivors": (0, 1)}, {"sharers": []}, {"cohort": ["ada", "bern"]}])
+@pytest.mark.parametrize(
+    "lie", [{"survivors": (0,)}, {"survivors": (0, 1)}, {"sharers": []}, {"cohort": ["ada", "bern"]}]
+)
 def test_a_helper_and_two_lists_of_survivors_open_no_single_vector(lie, tape):
     """The server shows each site other survivors, and the one that helps signs every list."""
 

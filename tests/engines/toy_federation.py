@@ -107,7 +107,8 @@ def ample(algorithms: Iterable[Algorithm]) -> Budget:
             holders = (
                 [charge.holder] if charge.holder == "server" else [f"client {n}" for n in names_of(None)]
             )
-            entries += [Entry(charge.event, "all", holder, "client", "central", 10_000) for holder in holders]
+            trust = charge.release.trust
+            entries += [Entry(charge.event, "all", holder, "client", trust, 10_000) for holder in holders]
     budget.check_all(Ledger(None), entries)
     return budget
 

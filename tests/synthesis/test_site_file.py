@@ -55,6 +55,12 @@ def test_what_a_site_says_of_itself_is_read(write, tmp_path):
     assert found.site().folder.is_dir()
 
 
+def test_a_budget_names_the_neighbors_under_which_it_is_charged(write):
+    assert SiteFile.load(write(GOOD)).policy.budget.adjacency == "add-remove"
+    strict = SiteFile.load(write(changed("budget", adjacency="replace-one")))
+    assert strict.policy.budget.adjacency == "replace-one"
+
+
 def test_posts_are_read_with_their_owners_and_cut_as_the_schema_says(write, tmp_path):
     schema = {"version": 1, "kind": "text", "vocabulary": ["a", "b"], "length": 2}
     (tmp_path / "schema.json").write_text(json.dumps(schema))
@@ -88,6 +94,7 @@ def test_without_a_client_column_the_site_is_one_client(write):
         (changed("budget", epsilon=True), r"\[budget\] epsilon=True"),
         (changed("budget", epsilon=-1.0), "epsilon=-1.0"),
         (changed("budget", unit="row"), "unit='row'"),
+        (changed("budget", adjacency="add"), "adjacency='add'"),
         (changed("policy", recipes=["dpd_fvea"]), "did you mean 'dpd_fvae'"),
         (changed("policy", recipes=[3]), r"\[policy\] recipes="),
         (changed("policy", transports=["clea"]), "did you mean 'clear'"),

@@ -198,7 +198,7 @@ class Site:
                 "shares of the noise, more than the promise counts on"
             )
         paid = any(line.run == begin.run for line in self.ledger.lines())
-        if not (standing.since or standing.waiting or paid):
+        if not folder.exists or not (standing.since or standing.waiting or paid):
             return
         earlier = read(folder.begin())
         assert isinstance(earlier, Begin)

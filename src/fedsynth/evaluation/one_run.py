@@ -23,15 +23,12 @@ from fedsynth.rng import Rng
 
 ONE_RUN = "one run, f-DP (Mahloujifar et al. 2024)"
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the canaries that may be guessed
-_BUG = (
-    1 / 1.5
-)  # guesses are planned for noise between the claimed one and half of it, where bugs are looked for
+_BUG = 0.5  # of the claimed noise: guesses are planned for a bug that halves it
 _GRID = 2.0 ** (np.arange(-16, 25) / 8)  # multiples of the claimed noise between which plans are compared
 _REHEARSED = 4000  # canaries
 
-LeastFalse = Callable[
-    [float], float
-]  # from a share of members found to the least share of others taken for members
+# from a share of members found to the least share of others that are wrongly taken for members
+LeastFalse = Callable[[float], float]
 
 
 class Plan(NamedTuple):

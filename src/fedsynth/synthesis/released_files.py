@@ -72,17 +72,16 @@ def _stamp(place: Folder) -> tuple[tuple[str, int, int, int, int], ...]:
 @lru_cache(_KNOWN)
 def _checked(path: Path, stamp: tuple[tuple[str, int, int, int, int], ...]) -> CheckedRun:
     place = Folder(path)
-    request = Request.from_toml(place.read_recipe())
+    recipe = place.read_recipe()
     ledger = Ledger(place.ledger)
     named = ledger.files()
     if not place.finished or (named is None and place.state.exists()):
         raise BadInput(
             f"{place.path}: the run is not finished; continue it with fedsynth run --out {place.path} --resume"
         )
-    if named is not None:
-        _finish_renewals(place, named)
+    _finish_renewals(place, named)
     _refuse_changed(place, named)
-    schema = Schema.load(place.schema)
+    request, schema = Request.from_toml(recipe), Schema.load(place.schema)
     told = _agreed(place, request, schema, ledger, sealed=named is not None)
     hashes = {file.name: file_hash(file) for file in _released(place)}
     return CheckedRun(place, request, schema, told, ledger, hashes, named is not None)
@@ -92,6 +91,7 @@ def problems_of(path: Path | str) -> list[str]:
     """Everything that is wrong with a finished run, in sentences; empty for a whole one, and for another folder."""
     place = Folder(path)
     named = Ledger(place.ledger).files()
+    _finish_renewals(place, named)
     missing = [name for name in named or () if not (place.path / name).exists()]
     found = [
         *changed_files(place, named),
@@ -207,9 +207,9 @@ def _released(place: Folder) -> list[Path]:
     return [file for file in (*made, *drawn) if file.is_file()]
 
 
-def _finish_renewals(place: Folder, named: Mapping[str, str]) -> None:
+def _finish_renewals(place: Folder, named: Mapping[str, str] | None) -> None:
     """Put files in their place that the ledger names already: their writer was killed before it could."""
-    for name, known in named.items():
+    for name, known in (named or {}).items():
         target = place.path / name
         fresh = _fresh(target)
         if fresh.is_file() and file_hash(fresh) == known:

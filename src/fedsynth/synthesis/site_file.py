@@ -10,6 +10,7 @@ client_column = "patient id"    # who owns a row; without it the site as a whole
 epsilon = 3.0                   # over all runs ever
 delta = 1e-6
 unit = "client"
+adjacency = "add-remove"        # neighbors under which every release is charged; this one if left out
 [policy]
 recipes = ["dpd_fvae"]
 transports = ["clear"]
@@ -63,7 +64,7 @@ from fedsynth.transport.registry import TRANSPORTS
 
 _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
     "data": dict.fromkeys(("file", "schema", "client_column", "label", "text_column"), (str,)),
-    "budget": {"epsilon": (int, float), "delta": (int, float), "unit": (str,)},
+    "budget": {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "adjacency": (str,)},
     "policy": {
         "recipes": (list,),
         "transports": (list,),

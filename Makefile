@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: install demo test lint types browser bench-simulator bench-federation bench-secure soak tables clean
+.PHONY: install demo test lint types browser bench-simulator bench-federation bench-secure soak mutants tables clean
 install: $(STAMP)
 
 # torch goes first and by itself: resolvers that choose it along with the rest fetch gigabytes of CUDA
@@ -27,8 +27,8 @@ browser:
 	 echo "no chromium: the page tests will be skipped"
 
 lint: install
-	$(BIN)/ruff format --check src tests benchmarks experiments
-	$(BIN)/ruff check src tests benchmarks experiments
+	$(BIN)/ruff format --check src tests benchmarks experiments tools
+	$(BIN)/ruff check src tests benchmarks experiments tools
 
 types: install
 	$(BIN)/mypy
@@ -44,6 +44,12 @@ bench-federation: install
 
 soak: install
 	$(BIN)/python -m pytest -m slow
+
+# hours on a small machine; goes on where it stopped. FILES="privacy/clip.py" runs one file, MUTANTS=--survivors only what survived
+mutants: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[mutants]"
+	$(BIN)/python tools/mutants.py $(MUTANTS) $(FILES)
+	$(BIN)/python tools/mutation_summary.py
 
 tables: install
 	$(BIN)/python experiments/tables.py && $(BIN)/python experiments/overview.py

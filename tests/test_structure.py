@@ -16,7 +16,9 @@ ROOMS = [
 HEAVY = ("matplotlib", "statsmodels", "nvflare", "tenseal", "opacus", "onnxruntime", "pfl", "flwr")
 FILES = sorted(SOURCE.rglob("*.py"))
 EVERYWHERE = [
-    file for room in ("src", "tests", "benchmarks", "experiments") for file in (HERE / room).rglob("*.py")
+    file
+    for room in ("src", "tests", "benchmarks", "experiments", "tools")
+    for file in (HERE / room).rglob("*.py")
 ]
 
 

@@ -1,19 +1,28 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
+from fedsynth.data.clients import Padded
 from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Everyone, FixedCohort
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import LabelShares, RecordCount, as_probabilities
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.local import LocalGaussian, LocalRecords
+from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
 from fedsynth.transport.clear import Clear
+from noise_scale import fits, independent
 
 NOWHERE = ServerState(0, {})
+PRESENT = torch.tensor([[True, True], [True, False], [False, False]])
 
 
 def answer(query, clients, chunk=None):
@@ -65,6 +74,48 @@ def test_an_answer_is_paid_for_at_its_unit_and_without_amplification(ten):
     assert float(got) != pytest.approx(38, abs=1e-3)
 
 
+def noise_in_answers(mechanism, unit, rng, dim, times):
+    """The noise in the answers [times, dim] to a question that every unit answers with zeros."""
+    query = Query("nothing", partial(silent, dim), dim, mechanism, 3, unit)
+    ids, data = np.arange(3), Padded(torch.zeros(3, 2, 1), torch.zeros(3, 2, dtype=torch.int64), PRESENT)
+    answers = []
+    for turn in range(times):
+        own = rng.at("turn", turn)
+        messages, _ = query.client_round(NOWHERE, {}, data, ids, own)
+        answers.append(query.estimate(query.wire.add(query.wire.zero(), messages, torch.ones(3)), own))
+    return torch.stack(answers)
+
+
+def silent(dim, data):
+    return torch.zeros(len(data.mask), dim)
+
+
+NOISY = {
+    "central": (CentralGaussian(Clip(1.0), 2.0), "client", 2.0),
+    "central record": (CentralGaussian(Clip(1.0), 2.0), "record", 2.0),
+    "local": (LocalGaussian(Clip(1.0), 2.0), "client", 2.0 * 3**0.5),
+    "local record": (LocalRecords(Clip(1.0), 2.0), "record", 2.0 * 3**0.5),
+}
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(1)])
+@pytest.mark.parametrize("kind", NOISY)
+def test_each_number_of_an_answer_has_noise_of_its_own(kind, rng):
+    mechanism, unit, scale = NOISY[kind]
+    drawn = noise_in_answers(mechanism, unit, rng, dim=3, times=800)
+    assert independent(drawn)
+    assert all(fits(column, scale) and not fits(column, 0.75 * scale) for column in drawn.T)
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(1)])
+def test_each_number_of_a_masked_answer_has_noise_of_its_own(rng):
+    mechanism = DistributedGaussian(Clip(1.0), 2.0, 3, Parties(3, 3), contributions=3, bits=24, rotate=False)
+    drawn = noise_in_answers(mechanism, "client", rng, dim=3, times=800)
+    scale = mechanism.share * 3**0.5
+    assert independent(drawn)
+    assert all(fits(column, scale) and not fits(column, 0.75 * scale) for column in drawn.T)
+
+
 def test_probabilities_sum_to_one_and_lose_no_class():
     for noisy in ([30.0, -2.0, 70.0], [-1.0, -2.0, -3.0], [0.0, 0.0, 1e9]):
         chances = as_probabilities(torch.tensor(noisy))
@@ -85,3 +136,57 @@ def test_no_question_is_answered_before_it_is_paid_for(ten, monkeypatch):
     with pytest.raises(BudgetExhausted):
         ask(query, InProcess(ten["table"], Rng(1)), NOWHERE, Rng(1), refuse)
     assert happened == ["pay", "open"]
+
+
+def test_records_taken_in_pieces_are_counted_alike(ten, monkeypatch):
+    whole, _ = answer(plain("records", RecordCount(), 1, "record"), ten["table"])
+    monkeypatch.setattr("fedsynth.federation.query._AT_ONCE", 25)  # two records of ten clients
+    assert torch.equal(answer(plain("records", RecordCount(), 1, "record"), ten["table"])[0], whole)
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(1)])
+def test_a_clients_own_noise_is_added_once_however_many_pieces_its_records_make(rng, monkeypatch):
+    monkeypatch.setattr("fedsynth.federation.query._AT_ONCE", 1)
+    drawn = noise_in_answers(LocalRecords(Clip(1.0), 2.0), "record", rng, dim=3, times=400)
+    assert fits(drawn, 2.0 * 3**0.5) and not fits(drawn, 2.0 * 6**0.5)
+
+
+def test_a_records_answer_is_clipped_by_itself_and_a_clients_as_a_whole(ten):
+    double = lambda data: 2.0 * data.mask.sum(1, keepdim=True).float()  # noqa: E731
+    got, _ = answer(plain("records", double, 1, "record"), ten["table"])
+    assert float(got) == pytest.approx(38, abs=1e-3)
+    got, _ = answer(plain("records", double, 1), ten["table"])
+    assert float(got) == pytest.approx(9, abs=1e-3)
+
+
+def test_a_records_statistic_sees_its_own_row_and_label(ten):
+    labels = lambda data: torch.nn.functional.one_hot(data.y[:, 0], 2).float() * data.mask  # noqa: E731
+    got, _ = answer(plain("labels", labels, 2, "record"), ten["table"])
+    whole = ten["table"].gather(np.arange(10))
+    assert got.round().tolist() == torch.bincount(whole.y[whole.mask], minlength=2).tolist()
+    first = lambda data: data.x[:, 0, :1].clamp(0, 1) * data.mask  # noqa: E731
+    got, _ = answer(plain("first", first, 1, "record"), ten["table"])
+    assert float(got) == pytest.approx(float(whole.x[..., 0][whole.mask].clamp(0, 1).sum()), abs=1e-3)
+
+
+def test_a_question_without_a_mechanism_costs_nothing_and_one_with_it_its_release():
+    open_question = Query("records", RecordCount(), 1, NoPrivacy(), 10)
+    assert open_question.release is None and open_question.charges() == []
+    asked = plain("records", RecordCount(), 1, "record", noise=2.0)
+    (charge,) = asked.charges()
+    assert charge.release == asked.release and charge.event == asked.mechanism.release.event
+    assert (asked.release.what, asked.release.unit, asked.release.trust) == ("records", "record", "central")
+
+
+def test_everyone_answers_unless_another_schedule_says_who():
+    assert plain("records", RecordCount(), 1).schedule == Everyone(10)
+    some = Query("records", RecordCount(), 1, NoPrivacy(), 10, among=FixedCohort(10, 3))
+    assert some.schedule == FixedCohort(10, 3)
+
+
+def test_a_question_needs_no_model_and_remembers_nothing():
+    query = plain("records", RecordCount(), 4)
+    assert query.broadcast == () and query.blank(NOWHERE) == {} and query.wire.dim == 4
+    assert (query.unit, query.apart, query.learn) == ("client", False, None) and isinstance(
+        query.transport, Clear
+    )

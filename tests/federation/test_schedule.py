@@ -4,7 +4,8 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithout
 from scipy.stats import chi2
 
 from fedsynth.errors import BadInput
-from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort, Rotation
+from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort, Rotation, Sequential
+from fedsynth.federation.standing import Standing
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Release
@@ -164,3 +165,92 @@ def test_a_rotation_amplifies_nothing():
 def test_a_rotation_needs_a_client_for_each_group():
     with pytest.raises(BadInput, match="groups=6"):
         Rotation(5, 6)
+
+
+def test_a_clock_counts_who_is_under_way_and_who_arrived():
+    clock = Clock(5, in_flight=2, arrived=1).with_started(np.array([4, 7, 9]))
+    assert (clock.version, clock.in_flight, clock.arrived, clock.standing) == (5, 5, 1, None)
+    clock = clock.with_heard(2, 1, np.array([7]))
+    assert (clock.version, clock.in_flight, clock.arrived, clock.standing) == (5, 2, 3, None)
+    assert len(clock.absent) == 0 and clock.absent.dtype == np.int64
+
+
+def test_a_clock_knows_by_name_who_is_under_way_lost_or_spared():
+    clock = Clock(0, standing=Standing.fresh(10)).with_started(np.array([4, 7, 9]))
+    assert clock.standing.busy.tolist() == [4, 7, 9]
+    clock = clock.with_heard(0, 2, np.array([7]), np.array([9]))
+    assert (
+        clock.standing.busy.tolist() == [4] and clock.standing.lost.tolist() == [7] and clock.in_flight == 1
+    )
+
+
+def test_each_version_draws_a_cohort_of_its_own():
+    for schedule in (PoissonCohort(40, 0.5), FixedCohort(40, 20)):
+        first, second = (schedule.start(Clock(version), Rng(1)).tolist() for version in (0, 1))
+        assert first != second and first == schedule.start(Clock(0), Rng(1)).tolist()
+
+
+def test_nobody_is_asked_while_a_synchronous_server_waits():
+    schedule = PoissonCohort(40, 0.5)
+    assert len(schedule.refill(Clock(0, in_flight=3), Rng(1))) == 0
+    assert (schedule.buffered, schedule.separation, schedule.participations(7)) == (False, 1, 7)
+
+
+def test_a_fixed_cohort_may_be_one_or_all_and_reaches_the_last_client():
+    assert FixedCohort(4, 4).start(Clock(0), Rng(1)).tolist() == [0, 1, 2, 3]
+    alone = [int(FixedCohort(3, 1).start(Clock(version), Rng(1))[0]) for version in range(60)]
+    assert set(alone) == {0, 1, 2}
+
+
+def test_the_largest_uniform_number_draws_nobody_beyond_the_last(monkeypatch):
+    monkeypatch.setattr(Rng, "uniforms", lambda rng, count: np.full(count, 2.0**-53))
+    assert FixedCohort(5, 2).start(Clock(0), Rng(1)).tolist() == [3, 4]
+    monkeypatch.setattr(Rng, "uniforms", lambda rng, count: np.ones(count))
+    assert FixedCohort(5, 2).start(Clock(0), Rng(1)).tolist() == [0, 4]
+
+
+def test_everyone_may_be_summed_over_other_units():
+    schedule = Everyone(4, units=200.0)
+    assert (schedule.denominator(), schedule.expected, schedule.sampling) == (200.0, 4.0, "none")
+    assert schedule.adjacency == "add-remove" and Everyone(4).denominator() == 4.0
+
+
+def test_a_rotation_comes_back_after_all_groups_and_divides_by_the_mean_group():
+    schedule = Rotation(10, 4)
+    assert (schedule.separation, schedule.expected, schedule.denominator()) == (4, 2.5, 2.5)
+    assert (schedule.sampling, schedule.adjacency) == ("none", "replace-one")
+    assert [schedule.start(Clock(version), Rng(1)).tolist() for version in (0, 1, 5)] == [
+        [0, 4, 8],
+        [1, 5, 9],
+        [1, 5, 9],
+    ]
+
+
+def test_spared_clients_have_no_turns():
+    schedule = Rotation(10, 2, spared=3)  # clients 0, 3, 6 and 9
+    asked = np.concatenate([schedule.start(Clock(version), Rng(1)) for version in (0, 1)])
+    assert sorted(asked.tolist()) == [1, 2, 4, 5, 7, 8] and schedule.denominator() == schedule.expected == 3.0
+    assert Rotation(10, 6, spared=3).denominator() == 1.0
+    with pytest.raises(BadInput, match="all 6 clients"):
+        Rotation(10, 7, spared=3)
+
+
+def test_a_rotation_may_have_one_group():
+    assert Rotation(3, 1).start(Clock(2), Rng(1)).tolist() == [0, 1, 2]
+    with pytest.raises(BadInput, match="groups=0"):
+        Rotation(3, 0)
+
+
+def test_one_after_another_each_client_has_every_turn_but_one_as_often():
+    schedule = Sequential(4)
+    assert [schedule.start(Clock(version), Rng(1)).tolist() for version in range(5)] == [
+        [0],
+        [1],
+        [2],
+        [3],
+        [0],
+    ]
+    assert (schedule.separation, schedule.expected, schedule.denominator()) == (4, 1.0, 1.0)
+    assert [schedule.participations(rounds) for rounds in (1, 4, 5, 9)] == [1, 1, 2, 3]
+    assert schedule.amplify(released("central")) == NOISE
+    assert (schedule.sampling, schedule.adjacency) == ("none", "add-remove")

@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from noise_scale import fits
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.adaptive import AdaptiveGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.rng import Rng
+from noise_scale import fits
 
 
 def at_clip(bound):

@@ -4,12 +4,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from noise_scale import fits
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.banded import BandedGaussian, coefficients
 from fedsynth.privacy.clip import Clip
 from fedsynth.rng import Rng
+from noise_scale import fits
 
 
 def matrix(separation, rounds):
@@ -137,3 +137,61 @@ def test_a_run_costs_its_participations_and_not_its_rounds():
 def test_values_that_mean_nothing_are_refused(wrong):
     with pytest.raises(BadInput, match="separation="):
         BandedGaussian(Clip(1.0), 1.0, **wrong)
+
+
+def test_the_release_says_how_often_and_how_far_apart():
+    release = BandedGaussian(Clip(1.0), 3.0, separation=10, participations=9).release
+    assert (release.unit, release.trust, release.separation) == ("client", "central", 10)
+    assert release.amplifies is False
+    assert "each client at most 9 times, at least 10 rounds apart" in release.what
+
+
+def test_the_smallest_values_can_be_used():
+    mechanism = BandedGaussian(Clip(1.0), 1.0, separation=1, participations=1)
+    assert mechanism.run_event == mechanism.release.event
+
+
+def test_a_single_participation_is_the_default():
+    assert BandedGaussian(Clip(1.0), 3.0, separation=4).run_event.noise_multiplier == 3.0
+
+
+def test_the_band_is_rounded_down_to_ten_bits_and_never_increases():
+    exact, band = 1.0, coefficients(40)
+    assert len(band) == 40 and band[0] == 1.0
+    for lag in range(1, 40):
+        exact *= (2 * lag - 1) / (2 * lag)
+        assert 0 <= exact - band[lag] < 2**-10 and band[lag] <= band[lag - 1]
+        assert band[lag] * 2**10 == int(band[lag] * 2**10)
+
+
+def test_the_wire_is_not_to_be_rounded():
+    wire = BandedGaussian(Clip(1.0), 1.0, separation=3).wire(5)
+    assert (wire.dim, wire.as_is) == (5, True)
+
+
+def test_a_mean_is_divided_and_the_state_keeps_the_sums():
+    mechanism = BandedGaussian(Clip(1.0), 0.0, separation=3)
+    state = {**mechanism.init(), "turn": torch.ones(1)}
+    total = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    mean, state = mechanism.estimate(total, 4.0, state, Rng(1))
+    assert mean.tolist() == [0.25, 0.5] and state["sums"].tolist() == state["values"].tolist() == [[1.0, 2.0]]
+    assert state["turn"] == 1  # what others keep there stays
+
+
+def test_the_first_state_is_empty_and_of_double_precision():
+    state = BandedGaussian(Clip(1.0), 1.0, separation=3).init()
+    assert {name: (tuple(part.shape), part.dtype) for name, part in state.items()} == {
+        "sums": ((0, 0), torch.float64),
+        "values": ((0, 0), torch.float64),
+    }
+
+
+def test_the_covariance_of_fewer_rounds_than_the_band_has_is_cut():
+    mechanism = BandedGaussian(Clip(1.0), 1.0, separation=9)
+    torch.testing.assert_close(mechanism.covariance(3), mechanism.covariance(9)[:3, :3])
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_a_noise_multiplier_that_means_nothing_is_refused(bad):
+    with pytest.raises(BadInput, match="noise_multiplier="):
+        BandedGaussian(Clip(1.0), bad, separation=3)

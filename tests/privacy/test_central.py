@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import NonPrivateDpEvent
-from noise_scale import fits
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
+from noise_scale import fits
 
 IDS = np.arange(5)
 
@@ -97,3 +97,12 @@ def test_no_privacy_is_the_plain_mean_and_states_no_release():
     total = wire.add(wire.zero(), mechanism.privatize(x, {}, Rng(1), IDS[:2]), torch.ones(2))
     mean, _ = mechanism.estimate(total, 2.0, {}, Rng(1))
     assert mean.tolist() == [2.0, 4.0] and mechanism.release is None
+
+
+def test_the_ledger_reads_what_was_released():
+    assert CentralGaussian(Clip(1.0), 1.0).release.what == "noisy sum of clipped client updates"
+
+
+def test_the_wire_has_the_reach_of_the_clip_and_is_not_to_be_rounded():
+    wire = CentralGaussian(Clip(0.3), 1.0).wire(7)
+    assert (wire.dim, wire.reach, wire.as_is) == (7, 0.3, True)

@@ -104,3 +104,41 @@ def test_truncated_numbers_carry_no_negative_zero():
 def test_values_that_would_break_the_bound_are_refused(build):
     with pytest.raises(BadInput):
         build()
+
+
+def test_a_row_whose_squares_overflow_float32_is_shortened_and_not_lost():
+    clipped = clip_l2(torch.full((1, 33), 3e38), 1.0)
+    assert float(clipped.double().norm()) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_double_precision_stays_double():
+    assert clip_l2(torch.tensor([[1e-300, 0.5]], dtype=torch.float64), 1.0).tolist() == [[1e-300, 0.5]]
+
+
+def test_the_squares_of_fractions_may_exceed_one_by_no_more_than_the_shrinking_covers():
+    for more in (2.0**-15, 2.0**-16, 2.0**-20):
+        Clip(1.0, ((1, 1.0), (1, more)))  # squares sum to 1 + more^2, and clipping takes 2^-21 off each block
+    with pytest.raises(BadInput, match="at most 1 is allowed"):
+        Clip(1.0, ((1, 1.0), (1, 2.0**-15 * (1 + 2.0**-20))))
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.0000001, 1.5])
+def test_a_block_has_a_share_of_the_bound(fraction):
+    with pytest.raises(BadInput, match="fractions lie in"):
+        Clip(1.0, ((2, fraction),))
+
+
+@pytest.mark.parametrize("bound", [2.0**-60, 2.0**60])
+def test_the_largest_and_the_smallest_bound_can_be_used(bound):
+    clip = Clip(bound)
+    assert torch.equal(clip.apply_on_grid(torch.tensor([[bound / 2]])), torch.tensor([[bound / 2]]))
+
+
+@pytest.mark.parametrize("bound", [2.0**-60 * (1 - 1e-9), 2.0**60 * (1 + 1e-9)])
+def test_a_bound_whose_grid_would_leave_the_floats_is_refused(bound):
+    with pytest.raises(BadInput, match="between 2.-60 and 2.60"):
+        Clip(bound)
+
+
+def test_another_bound_keeps_the_blocks():
+    assert Clip(1.0, ((2, 0.8), (1, 0.6))).with_bound(3.0) == Clip(3.0, ((2, 0.8), (1, 0.6)))

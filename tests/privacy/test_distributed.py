@@ -8,13 +8,13 @@ import torch
 from dp_accounting import NonPrivateDpEvent, PoissonSampledDpEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise_scale import fits
 
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties, Ring
 from fedsynth.rng import Rng
+from noise_scale import fits
 
 FOUR = DistributedGaussian(Clip(0.7), 1.5, 2000, Parties(4, 4), contributions=4)
 

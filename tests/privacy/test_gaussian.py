@@ -44,3 +44,24 @@ def test_the_legacy_equations_add_too_little():
 def test_bad_budgets_are_refused():
     with pytest.raises(BadInput, match="rounds 1 or more"):
         analytic_noise(1.0, 1e-5, 0)
+
+
+@pytest.mark.parametrize(
+    "bad", [(0.0, 1e-5, 1), (-1.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1.0, 1), (1.0, 1e-5, 0)]
+)
+def test_every_impossible_budget_is_refused(bad):
+    for noise in (analytic_noise, legacy_noise):
+        with pytest.raises(BadInput, match="delta between 0 and 1"):
+            noise(*bad)
+
+
+def test_one_round_is_enough():
+    assert legacy_noise(1.0, 1e-5, 1).noise_multiplier == pytest.approx(analytic_noise(1.0, 1e-5))
+
+
+def test_what_the_legacy_noise_costs_is_the_cost_of_all_its_rounds():
+    found = legacy_noise(8.0, 1e-5, 25)
+    spent = epsilon(repeat(GaussianDpEvent(found.noise_multiplier), 25), 1e-5)
+    assert found.true_epsilon == pytest.approx(spent) and spent > epsilon(
+        GaussianDpEvent(found.noise_multiplier), 1e-5
+    )

@@ -254,6 +254,24 @@ def test_a_guarantee_for_records_is_none_for_clients():
     assert account.epsilon(ROUND, 1e-5) < ledger.epsilon(1e-5, unit="record") < float("inf")
 
 
+@pytest.mark.parametrize("event", [ROUND, GaussianDpEvent(3.0), LaplaceDpEvent(3.0)])
+def test_a_clients_release_costs_its_records_as_much_as_replacing_the_client(event):
+    ledger = Ledger(None)
+    ledger.append(event, what="class balance", unit="client")
+    alone = account.epsilon(event, 1e-5, adjacency="replace-one")
+    assert ledger.epsilon(1e-5, unit="record") == pytest.approx(alone, rel=1e-9)
+    assert alone > 1.2 * account.epsilon(event, 1e-5)
+
+
+def test_a_total_for_records_adds_their_own_steps_to_the_replaced_client():
+    ledger = Ledger(None)
+    ledger.append(GaussianDpEvent(2.0), what="step", unit="record", count=4)
+    ledger.append(GaussianDpEvent(3.0), what="class balance", unit="client")
+    together = (4 / 2.0**2 + 1 / (3.0 / 2) ** 2) ** -0.5  # replacing moves the sum by two clips
+    expected = account.epsilon(GaussianDpEvent(together), 1e-5)
+    assert ledger.epsilon(1e-5, unit="record") == pytest.approx(expected, rel=1e-9)
+
+
 def test_an_open_release_costs_everything():
     ledger = Ledger(None)
     ledger.append(NonPrivateDpEvent(), what="raw counts")

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from noise_scale import fits
 
+from fedsynth.errors import BadInput
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.local import LocalGaussian
+from fedsynth.privacy.local import LocalGaussian, LocalRecords
 from fedsynth.rng import Rng
+from noise_scale import fits
 
 
 @pytest.mark.parametrize("rng", [Rng(), Rng(1)])
@@ -48,3 +49,50 @@ def test_the_cost_goes_to_the_client_without_amplification():
 def test_the_estimate_is_the_mean_of_the_messages():
     mean, _ = LocalGaussian(Clip(1.0), 3.0).estimate(torch.tensor([4.0, 8.0]), 4.0, {}, Rng())
     assert mean.tolist() == [1.0, 2.0]
+
+
+def test_the_ledger_reads_what_was_released():
+    update, records = LocalGaussian(Clip(1.0), 3.0).release, LocalRecords(Clip(1.0), 3.0).release
+    assert (update.what, update.unit) == ("noisy client update", "client")
+    assert (records.what, records.unit, records.trust) == ("noisy sum of records", "record", "local")
+    assert records.event.noise_multiplier == 3.0
+
+
+@pytest.mark.parametrize("mechanism", [LocalGaussian, LocalRecords])
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_a_noise_multiplier_that_means_nothing_is_refused(mechanism, bad):
+    with pytest.raises(BadInput, match="noise_multiplier="):
+        mechanism(Clip(1.0), bad)
+
+
+def test_a_message_stays_within_the_reach_of_its_wire():
+    mechanism = LocalGaussian(Clip(0.5), noise_multiplier=4.0)
+    wire = mechanism.wire(7)
+    assert wire.dim == 7
+    assert wire.reach == pytest.approx(0.5 + 9 * (4.0 * 0.5 + mechanism.clip.step), rel=1e-12)
+    assert LocalRecords(Clip(0.5), 4.0).wire(7).dim == 7
+
+
+def test_a_record_is_clipped_before_it_is_summed():
+    mechanism = LocalRecords(Clip(0.5), noise_multiplier=0.0)
+    rows = mechanism.privatize(torch.tensor([[3.0, 4.0], [0.1, 0.0]]), {}, Rng(1), np.array([0, 0]))
+    assert rows.dtype == torch.float64 and torch.equal(
+        rows / mechanism.clip.step, (rows / mechanism.clip.step).round()
+    )
+    torch.testing.assert_close(rows, torch.tensor([[0.3, 0.4], [0.1, 0.0]]).double(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(1)])
+def test_a_sealed_sum_is_the_sum_plus_each_clients_own_noise(rng):
+    mechanism = LocalRecords(Clip(0.5), noise_multiplier=4.0)
+    sums = torch.full((2, 50_000), 100.0, dtype=torch.float64)
+    sealed = mechanism.seal(sums, rng, np.array([3, 9])) - 100.0
+    for row in sealed:
+        assert fits(row, 2.0) and not fits(row, 1.9) and not fits(row, 2.1)
+    assert abs(float((sealed[0] * sealed[1]).mean())) < 4.0 * 5 / 50_000**0.5
+    assert torch.equal(sealed / mechanism.clip.step, (sealed / mechanism.clip.step).round())
+
+
+def test_the_estimate_of_records_is_the_mean_of_the_messages():
+    mean, state = LocalRecords(Clip(1.0), 3.0).estimate(torch.tensor([4.0, 8.0]), 4.0, {}, Rng())
+    assert mean.tolist() == [1.0, 2.0] and state == {}

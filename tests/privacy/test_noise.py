@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from noise_scale import fits
 from scipy.stats import chisquare, norm
 
 from fedsynth.errors import BadInput
@@ -14,6 +13,7 @@ from fedsynth.privacy import noise
 from fedsynth.privacy.draw import ONE, PRECISION, Table
 from fedsynth.privacy.noise import client_noise, discrete_gaussian, grid_noise, grid_sigma
 from fedsynth.rng import Rng
+from noise_scale import fits
 
 
 def true_probabilities(sigma, reach):
@@ -214,3 +214,59 @@ def test_in_two_dimensions_no_neighbour_costs_more_than_it_is_accounted_for():
             for epsilon in (0.0, 0.3, 1.0, 2.0, 4.0):
                 ours = np.maximum(p1 - math.exp(epsilon) * p0, 0).sum()
                 assert ours <= continuous_delta(epsilon, 1.0) + 1e-12
+
+
+def test_noise_for_a_release_is_the_discrete_gaussian_with_three_steps_more():
+    """On a coarse grid the exact noise is told from rounded float noise, whose deviation would be that of the scale."""
+    scale = math.hypot(1.0, 3.0) * 0.5
+    assert fits(grid_noise(20_000, 0.5, 0.5, Rng()) + uniform(20_000, 0.5), math.hypot(scale, 0.5 / 12**0.5))
+    assert fits(
+        client_noise([1, 2], 10_000, 0.5, 0.5, Rng()) + uniform((2, 10_000), 0.5),
+        math.hypot(scale, 0.5 / 12**0.5),
+    )
+
+
+def uniform(shape, width):
+    """Spreads each multiple over its step, so that a continuous distribution can be compared."""
+    return np.random.default_rng(1).uniform(-width / 2, width / 2, shape)
+
+
+def test_seeded_draws_are_independent_across_batches():
+    x = discrete_gaussian(100.0, 3 * 65_536, Rng(3)) / 100.0
+    assert len(x) == 3 * 65_536
+    for lag in (1, 61_000, 65_536, 2 * 65_536):
+        assert abs(np.mean(x[lag:] * x[:-lag])) < 5 / math.sqrt(len(x) - lag)
+    assert len(np.unique(x[:1000] - x[65_536 : 65_536 + 1000])) > 100
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 1000, 65_537])
+def test_there_are_as_many_draws_as_asked_for(count):
+    assert len(discrete_gaussian(3.0, count, Rng())) == count
+
+
+def test_the_largest_scale_can_be_drawn():
+    assert fits(discrete_gaussian(2.0**50, 20_000, Rng()).astype(np.float64), 2.0**50)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 40.0])
+def test_both_signs_are_equally_likely_and_zero_comes_once(sigma):
+    drawn = discrete_gaussian(sigma, 100_000, Rng())
+    signs = (drawn > 0).sum() - (drawn < 0).sum()
+    assert abs(signs) < 5 * 100_000**0.5
+    zero = float(true_probabilities(sigma, math.ceil(12 * sigma))[0])
+    assert abs((drawn == 0).sum() - zero * 100_000) < 5 * (zero * 100_000) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("sigma", "bits"), [(0.4, 0), (15.9, 0), (16.0, 0), (32.0, 1), (63.9, 1), (64.0, 2), (2.0**20, 16)]
+)
+def test_blocks_are_a_32nd_to_a_16th_of_the_scale(sigma, bits):
+    blocks = noise._blocks(sigma)
+    assert blocks.bits == bits
+    reach = (len(blocks.table.cumulative) + 1) << bits
+    assert reach > 13.5 * sigma and reach <= 13.5 * sigma + 2 * 2**bits
+
+
+def test_the_nearest_multiple_is_nearest():
+    x = torch.tensor([0.30, -0.13, 0.124, 7.0])
+    assert noise.nearest_on_grid(x, 0.25).tolist() == [0.25, -0.25, 0.0, 7.0]

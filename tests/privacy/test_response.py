@@ -126,3 +126,103 @@ def test_small_budgets_ask_for_few_columns_and_large_ones_for_more():
 def test_the_best_view_is_one_that_can_be_asked_for():
     sizes = (32, 2, 4, 33, 33, 3, 4, 33, 3, 33, 4, 5, 4, 2)
     Views(sizes, always=(13,), drawn=best_view(sizes, (13,), math.inf), epsilon=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("messages", "fitting"),
+    [
+        (torch.tensor([[0, 2, 3], [1, 2, 5]]), True),
+        (torch.tensor([[0, 2, 4], [1, 2, 5]]), False),
+        (torch.tensor([[0, 2, -1], [1, 2, 5]]), False),
+        (torch.tensor([[0, 3, 0], [1, 2, 5]]), False),
+        (torch.tensor([[-1, 2, 0], [1, 2, 5]]), False),
+        (torch.tensor([[0, 2, 3]]), False),
+        (torch.tensor([[0, 2], [1, 2]]), False),
+        (torch.tensor([[0.0, 2.0, 3.0], [1.0, 2.0, 5.0]]), False),
+    ],
+)
+def test_a_message_is_a_view_and_a_cell_of_it(messages, fitting):
+    assert Views(SIZES, (2,), 1, 1.0).wire(3).fits(messages, 2) is fitting
+
+
+def test_the_ledger_reads_what_was_released():
+    release = Views(SIZES, (2,), 1, 2.0).release
+    assert (release.what, release.unit) == ("randomized answer for a few columns", "client")
+
+
+def test_a_view_needs_a_code_for_each_column():
+    wire = Views(SIZES, (2,), 1, 2.0).wire(3)
+    assert (wire.sizes, wire.columns, wire.epsilon) == (SIZES, 2, 2.0)
+    assert wire.dim == len(wire.zero()) == 7**2 + 2 * 3**2 and wire.starts.tolist() == [0, 2, 5, 7]
+    with pytest.raises(BadInput, match="one code for each of 3 columns"):
+        Views(SIZES, (2,), 1, 2.0).wire(4)
+
+
+def test_a_client_that_lacks_one_code_answers_at_random():
+    _, messages = told((0, -1, 1), 50.0, 4000, drawn=2)
+    counts = Counter(messages[:, -1].tolist())
+    assert len(counts) == 12 and max(counts.values()) < 450
+
+
+def test_every_view_is_as_likely_as_any_other():
+    views = Views((2,) * 5, always=(4,), drawn=2, epsilon=1.0)
+    messages = views.privatize(torch.zeros(12_000, 5), {}, Rng(3), np.arange(12_000))
+    counts = Counter(tuple(message[:3]) for message in messages.tolist())
+    assert set(counts) == {(a, b, 4) for a in range(4) for b in range(a + 1, 4)}
+    assert all(abs(count - 2000) < 250 for count in counts.values())
+
+
+def test_honesty_is_what_randomized_response_adds_to_chance():
+    assert honesty(math.log(3), 2) == pytest.approx(0.5) and honesty(math.inf, 8) == 1.0
+    assert honesty(2.0, 10) == pytest.approx((math.exp(2) - 1) / (math.exp(2) - 1 + 10))
+
+
+def test_a_weight_scales_an_answer():
+    views, messages = told((1, 2, 0), 2.0, 20)
+    wire = views.wire(3)
+    doubled = wire.add(wire.zero(), messages, torch.full((20,), 2.0))
+    torch.testing.assert_close(doubled, 2 * wire.add(wire.zero(), messages, torch.ones(20)))
+
+
+def test_a_view_may_have_all_columns_or_those_that_are_always_asked():
+    assert Views(SIZES, (2,), 2, 1.0).wire(3).columns == 3 and Views(SIZES, (2,), 0, 1.0).wire(3).columns == 1
+    with pytest.raises(BadInput, match="columns=-1"):
+        Views(SIZES, (2,), -1, 1.0)
+    with pytest.raises(BadInput, match="epsilon=-1"):
+        Views(SIZES, (2,), 1, -1.0)
+
+
+def test_a_column_that_nobody_was_asked_about_is_unknown():
+    views, _ = told((1, 2, 0), 2.0, 1)
+    wire = views.wire(3)
+    assert wire.joint(wire.zero(), 0, 1).tolist() == [[1 / 6] * 3] * 2
+    assert (wire.answered(wire.zero()) == 0).all() and (wire.honest(wire.zero()) == 1).all()
+
+
+def test_how_much_the_answers_are_worth_is_told():
+    views, messages = told((1, 2, 0), 2.0, 3000, drawn=2)
+    wire = views.wire(3)
+    total = wire.add(wire.zero(), messages, torch.ones(3000))
+    share = honesty(2.0, 12)
+    assert wire.honest(total)[0, 1] == pytest.approx(share) and wire.answered(total)[0, 1] == pytest.approx(
+        3000 * share**2
+    )
+
+
+def test_all_pairs_at_once_are_the_joint_distributions():
+    draw = np.random.default_rng(0)
+    rows = torch.from_numpy(np.stack([draw.integers(0, size, 20_000) for size in SIZES], 1)).float()
+    views = Views(SIZES, always=(2,), drawn=1, epsilon=4.0)
+    wire = views.wire(3)
+    total = wire.add(wire.zero(), views.privatize(rows, {}, Rng(1), np.arange(20_000)), torch.ones(20_000))
+    own, joint, precision = wire.pairs(total)
+    for first, second in ((0, 2), (1, 2)):
+        rows_of, columns_of = (slice(*wire.starts[c : c + 2]) for c in (first, second))
+        assert np.allclose(joint[rows_of, columns_of], wire.joint(total, first, second), atol=1e-5)
+        assert (precision[rows_of, columns_of] > 0).all()
+    assert np.allclose(own[:2].sum(), 1.0, atol=1e-5) and np.allclose(
+        own[2:5], wire.joint(total, 1, 1), atol=0.02
+    )
+    assert (precision[:2, 2:5] == 0).all() and (
+        precision[:2, :2] == 0
+    ).all()  # never asked together, or one column

@@ -175,3 +175,70 @@ def test_many_indices_of_a_large_model_are_quick():
     began = time.process_time()
     mechanism.privatize(x, {}, Rng(), np.arange(20))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("messages", "clients", "fitting"),
+    [
+        (torch.tensor([[1, -5], [5, 2]]), 2, True),
+        (torch.tensor([[1, -5]]), 2, False),
+        (torch.tensor([[1], [2]]), 2, False),
+        (torch.tensor([[0, 1], [5, 2]]), 2, False),
+        (torch.tensor([[1, 6], [5, 2]]), 2, False),
+        (torch.tensor([[1, -6], [5, 2]]), 2, False),
+        (torch.tensor([[1.0, 2.0], [5.0, 2.0]]), 2, False),
+    ],
+)
+def test_a_message_is_signed_indices_of_each_client(messages, clients, fitting):
+    assert SignedIndex(5, 2).fits(messages, clients) is fitting
+
+
+def test_the_wire_has_the_length_and_count_of_the_message():
+    assert SignDS(1.0, top=2, count=3).wire(9) == SignedIndex(9, 3)
+    assert SignedIndex(9).zero().tolist() == [0.0] * 9 and SignedIndex(9).zero().dtype == torch.float64
+
+
+def test_the_ledger_reads_what_was_released():
+    release = SignDS(0.7, top=3).release
+    assert (release.what, release.unit) == ("sign and indices of large coordinates", "client")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "dim", "favored"), [(0.2, 50, 10), (0.001, 50, 1), (1.0, 50, 50), (0.55, 10, 6)]
+)
+def test_a_ratio_favors_its_share_and_at_least_one(ratio, dim, favored):
+    assert SignDS(1.0, ratio=ratio).favored(dim) == favored
+
+
+def test_all_but_one_may_be_favored_or_sent():
+    assert SignDS(1.0, top=5).favored(6) == 5 and SignDS(1.0, top=1, count=5).favored(6) == 1
+
+
+def test_the_estimate_is_the_mean_sign_times_the_magnitude():
+    mean, state = SignDS(1.0, top=1, magnitude=3.0).estimate(torch.tensor([4.0, -2.0]), 8.0, {}, Rng())
+    assert mean.tolist() == [1.5, -0.75] and state == {}
+
+
+@pytest.mark.parametrize(("dim", "favored", "count"), [(6, 2, 3), (6, 5, 3), (9, 4, 2), (20, 3, 6)])
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+def test_the_threshold_is_the_one_with_most_hits(dim, favored, count, epsilon):
+    """By all thresholds, with the numbers of sets counted out."""
+    ways = [math.comb(favored, hits) * math.comb(dim - favored, count - hits) for hits in range(count + 1)]
+    most = 0.0
+    for threshold in range(1, min(count, favored) + 1):
+        tilted = [way * (math.exp(epsilon) if hits >= threshold else 1.0) for hits, way in enumerate(ways)]
+        most = max(most, sum(hits * weight for hits, weight in enumerate(tilted)) / sum(tilted))
+    bounds = (0, *hit_table(dim, favored, count, epsilon).cumulative, ONE)
+    chances = [(high - low) / ONE for low, high in itertools.pairwise(bounds)]
+    assert sum(hits * chance for hits, chance in enumerate(chances)) == pytest.approx(most, rel=1e-9)
+
+
+def test_seeded_signs_are_drawn_for_each_client_and_both_come():
+    sent = SignDS(1.0, top=1).privatize(torch.randn(200, 5), {}, Rng(3), np.arange(200))
+    assert 60 < int((sent > 0).sum()) < 140
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, float("nan")])
+def test_a_budget_that_means_nothing_is_refused(epsilon):
+    with pytest.raises(BadInput, match="epsilon="):
+        SignDS(epsilon, top=1)

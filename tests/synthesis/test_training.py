@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from fedsynth import Rng, Synthesizer, clients_from
@@ -12,7 +13,8 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
-from fedsynth.synthesis.training import check_request
+from fedsynth.synthesis.training import check_request, prepare
+from noise_scale import fits
 
 SMALL = {"hidden": (8,), "latent": 2, "batch_size": 8, "rounds": 3}
 BUDGET = {"epsilon": 8.0, "delta": 1e-3}
@@ -215,6 +217,26 @@ def test_under_local_trust_each_client_pays_for_its_own_turns(schema, owners):
     assert (said.trust, said.adjacency, said.sampling) == ("local", "replace-one", "none")
     assert said.private and 7.5 < said.epsilon <= 8.0
     assert {release["count"] for release in said.releases} == {1, 5}
+
+
+def paid_count(recipe, trust, schema, clients):
+    """The number of records that a run learns, and its ledger."""
+    budget = {"epsilon": 50.0, "delta": 1e-3, "rounds": 1, "noise_multiplier": 2.0}
+    request = Request(recipe, **budget, trust=trust, arguments={"hidden": (8,), "latent": 2})
+    ledger = Ledger(None)
+    made = prepare(request, schema, clients, Rng(), Purse(ledger, "run"))
+    return made.values["records"], ledger
+
+
+@pytest.mark.parametrize(("recipe", "trust"), [("central_vae", None), ("site_vae", "distributed")])
+def test_a_paid_number_of_records_has_the_noise_that_was_paid_for(recipe, trust, schema, frame):
+    alone = schema.with_client(None)
+    clients = encode_clients(clients_from(frame.drop(columns="owner"), clients=6, rng=Rng(1)), alone)
+    counted = [paid_count(recipe, trust, alone, clients) for _ in range(60)]
+    (line,) = counted[-1][1].lines()
+    assert (line.what, line.unit, line.count) == ("number of records", "record", 1)
+    noise = np.array([number for number, _ in counted]) - clients.rows
+    assert fits(noise, line.cost.noise_multiplier) and not fits(noise, line.cost.noise_multiplier / 2)
 
 
 def test_split_clients_are_the_same_under_a_seed(frame):

@@ -13,7 +13,8 @@ from torch.func import functional_call, grad
 
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
-from fedsynth.training.rule import DPSGD, Epochs, Step
+from fedsynth.training.rule import DPSGD, Epochs, Rows, Step
+from noise_scale import fits, independent
 
 ROWS = 12
 
@@ -160,6 +161,31 @@ def test_noise_has_the_scale_of_the_clip():
     assert spread == pytest.approx(1.5, rel=0.02)
 
 
+def noise_of(rule, rng, clients=4000):
+    """What DP-SGD adds to a step that no record is in, in units of its noise: [clients, parameters and the loss]."""
+    batch = {name: value.expand(clients, *value.shape[1:]) for name, value in batch_of(rows=1).items()}
+    batch["weight"] = torch.zeros_like(batch["weight"])
+    step = Step(
+        {"all": torch.zeros(clients, 32)}, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), rng
+    )
+    gradients, losses = rule.gradient(loss, step)
+    reported = losses / rule.loss_bound * rule.report * rule.clip
+    drawn = torch.cat([gradients["all"], reported[:, None]], dim=1).double()
+    return drawn * rule.expected_batch / (rule.noise_multiplier * rule.clip)
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(4)])
+def test_the_reported_loss_has_the_noise_of_the_whole_clip(rng):
+    drawn = noise_of(DPSGD(0.5, 3.0, rate=0.5, steps=1, expected_batch=7.0), rng)
+    assert fits(drawn[:, -1], 1.0) and not fits(drawn[:, -1], 0.9)
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(4)])
+def test_no_two_numbers_of_a_step_share_their_noise(rng):
+    drawn = noise_of(DPSGD(0.5, 3.0, rate=0.5, steps=1, expected_batch=7.0), rng)
+    assert independent(drawn)
+
+
 def test_batches_are_poisson_samples():
     rule = DPSGD(1.0, 1.0, rate=0.3, steps=4000, expected_batch=3.0)
     mask = torch.ones(2, 5, dtype=torch.bool)
@@ -210,3 +236,140 @@ def test_a_client_without_rows_sits_every_step_out():
 def test_epochs_without_work_are_refused(count, size):
     with pytest.raises(BadInput, match="at least 1"):
         Epochs(count, size)
+
+
+def test_rows_are_padded_with_places_that_do_not_count():
+    rows = Rows(torch.tensor([[3, 1], [2, 0]]), torch.tensor([[True, False], [False, False]]), 7).padded(4)
+    assert rows.index.tolist() == [[3, 1, 0, 0], [2, 0, 0, 0]] and rows.step == 7
+    assert rows.weight.tolist() == [[True, False, False, False], [False] * 4]
+    assert rows.active.tolist() == [True, False]
+
+
+def test_a_part_of_a_step_has_some_rows_of_everything_that_has_rows():
+    batch = batch_of(rows=4, clients=2)
+    noise = torch.arange(8.0).reshape(2, 4, 1)
+    part = Step({"all": torch.zeros(2, 3)}, {}, batch, noise, np.arange(2), Rng(1)).part(slice(1, 3))
+    assert torch.equal(part.noise, noise[:, 1:3]) and part.trained["all"].shape == (2, 3)
+    assert all(torch.equal(part.batch[name], batch[name][:, 1:3]) for name in batch)
+
+
+def test_without_protection_gradients_are_those_of_the_mean_loss():
+    batch = batch_of(rows=4, clients=3)
+    batch["weight"][1, 2:] = 0
+    step = Step({"all": flat(NETWORK).expand(3, -1)}, {}, batch, torch.zeros(3, 4, 1), np.arange(3), Rng(1))
+    gradients, losses = Epochs(1, 4).gradient(loss, step)
+    for client in range(3):
+        own = {name: value[client] for name, value in batch.items()}
+        expected = loss({"all": flat(NETWORK)}, {}, own, torch.zeros(4, 1))
+        assert float(losses[client]) == pytest.approx(float(expected), rel=1e-5) and not losses.requires_grad
+        torch.testing.assert_close(
+            gradients["all"][client], grad(loss)({"all": flat(NETWORK)}, {}, own, torch.zeros(4, 1))["all"]
+        )
+
+
+def weighted(trained, fixed, batch, noise):
+    """A loss with a part that all clients share, [size], or that each has, [clients, size]."""
+    return ((trained["all"] * fixed["scale"]).sum() + noise.sum()) * batch["weight"].sum()
+
+
+@pytest.mark.parametrize("rule", [Epochs(1, 4), DPSGD(100.0, 0.0, rate=1.0, steps=1, expected_batch=1.0)])
+def test_parts_that_all_share_and_parts_of_each_client_are_both_used(rule):
+    batch = {"x": torch.zeros(2, 1, 1), "y": torch.zeros(2, 1, dtype=torch.int64), "weight": torch.ones(2, 1)}
+    scales = {"shared": torch.tensor([1.0, 2.0]), "own": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
+    found = {}
+    for kind, scale in scales.items():
+        step = Step(
+            {"all": torch.ones(2, 2)}, {"scale": scale}, batch, torch.zeros(2, 1, 1), np.arange(2), Rng(1)
+        )
+        found[kind] = rule.gradient(weighted, step)[0]["all"]
+    torch.testing.assert_close(found["shared"], scales["shared"].expand(2, -1), atol=1e-3, rtol=0)
+    torch.testing.assert_close(found["own"], scales["own"], atol=1e-3, rtol=0)
+
+
+def test_several_parts_come_back_under_their_names():
+    def both(trained, fixed, batch, noise):
+        return (2 * trained["first"]).sum() + (3 * trained["second"]).sum()
+
+    batch = {"x": torch.zeros(1, 1, 1), "y": torch.zeros(1, 1, dtype=torch.int64), "weight": torch.ones(1, 1)}
+    step = Step(
+        {"first": torch.zeros(1, 2), "second": torch.zeros(1, 3)},
+        {},
+        batch,
+        torch.zeros(1, 1, 1),
+        np.arange(1),
+        Rng(1),
+    )
+    gradients, _ = DPSGD(100.0, 0.0, rate=1.0, steps=1, expected_batch=1.0).gradient(both, step)
+    assert gradients["first"].tolist() == [[2.0, 2.0]]
+    torch.testing.assert_close(gradients["second"], torch.full((1, 3), 3.0), atol=1e-3, rtol=0)
+    assert gradients["first"].dtype == torch.float32
+
+
+def test_what_has_no_guarantee_says_so_whatever_its_noise():
+    unsound = DPSGD(1.0, 5.0, rate=0.1, steps=4, expected_batch=3.0, claimed=False).release
+    assert isinstance(unsound.event, NonPrivateDpEvent) and (unsound.count, unsound.unit, unsound.trust) == (
+        4,
+        "record",
+        "local",
+    )
+    assert unsound.what == "noisy gradients that an unprotected part has shaped"
+    assert noiseless().release.what == "gradients without noise"
+    assert noiseless().release.unit == "record" and noiseless(trust="central").release.trust == "central"
+    assert DPSGD(1.0, 1.5, 0.25, 6, 3.0).release.what == "noisy sum of clipped record gradients"
+    assert Epochs(1, 1).release is None
+
+
+def test_a_loss_below_zero_is_reported_as_zero():
+    def negative(trained, fixed, batch, noise):
+        return trained["all"].sum() * 0 - 5.0
+
+    batch = batch_of(rows=1)
+    step = Step({"all": torch.zeros(1, 2)}, {}, batch, torch.zeros(1, 1, 1), np.arange(1), Rng(1))
+    assert noiseless().gradient(negative, step)[1].tolist() == [0.0]
+
+
+def test_each_client_and_step_draws_a_batch_of_its_own():
+    rule = DPSGD(1.0, 1.0, rate=0.5, steps=2, expected_batch=3.0)
+    mask = torch.ones(2, 40, dtype=torch.bool)
+    first, second = rule.batches(mask, np.array([3, 8]), Rng(2))
+    drawn = [
+        set(rows.index[client][rows.weight[client]].tolist()) for rows in (first, second) for client in (0, 1)
+    ]
+    assert len({frozenset(rows) for rows in drawn}) == 4 and (first.step, second.step) == (0, 1)
+    again = next(rule.batches(mask[:1], np.array([8]), Rng(2)))
+    assert set(again.index[0][again.weight[0]].tolist()) == drawn[1]  # whoever else is there
+
+
+def test_a_step_that_drew_nobody_has_one_empty_place():
+    rows = next(
+        DPSGD(1.0, 1.0, 1e-9, 1, 3.0).batches(torch.ones(2, 5, dtype=torch.bool), np.arange(2), Rng(2))
+    )
+    assert rows.index.shape == (2, 1) and not rows.weight.any()
+
+
+def test_batches_of_an_epoch_are_as_long_as_asked_and_numbered():
+    mask = torch.ones(1, 10, dtype=torch.bool)
+    rows = list(Epochs(2, 4).batches(mask, np.array([5]), Rng(1)))
+    assert [one.index.shape[1] for one in rows] == [4, 4, 2] * 2
+    assert [one.step for one in rows] == [0, 1, 2, 1_000_000, 1_000_001, 1_000_002]
+    assert [one.index.shape[1] for one in Epochs(1, 50).batches(mask, np.array([5]), Rng(1))] == [10]
+
+
+def test_an_epoch_may_be_cut_short_and_ends_with_the_longest_client():
+    mask = torch.arange(10)[None] < torch.tensor([[10], [3]])
+    assert len(list(Epochs(1, 4, most=2).batches(mask, np.arange(2), Rng(1)))) == 2
+    assert len(list(Epochs(1, 4, most=9).batches(mask, np.arange(2), Rng(1)))) == 3
+    assert len(list(Epochs(1, 4).batches(mask[1:], np.arange(1), Rng(1)))) == 1
+    nobody = torch.zeros(1, 10, dtype=torch.bool)
+    assert len(list(Epochs(1, 4).batches(nobody, np.arange(1), Rng(1)))) == 1
+
+
+def test_an_epochs_order_is_a_clients_own():
+    mask = torch.ones(2, 8, dtype=torch.bool)
+    both = next(Epochs(1, 8).batches(mask, np.array([3, 8]), Rng(1))).index
+    assert both[0].tolist() != both[1].tolist()
+    assert next(Epochs(1, 8).batches(mask[:1], np.array([8]), Rng(1))).index[0].tolist() == both[1].tolist()
+
+
+def test_one_epoch_of_one_row_is_work():
+    assert Epochs(1, 1).count == 1

@@ -14,3 +14,10 @@ def fits(x, scale):
     squares = float(np.square(x / scale).sum())
     tail = min(chi2.cdf(squares, len(x)), chi2.sf(squares, len(x)))
     return bool(kstest(x, norm(scale=scale).cdf).pvalue > LEVEL and 2 * tail > LEVEL)
+
+
+def independent(draws):
+    """Whether no column of draws [times, numbers] is linked to another one, by the largest of their correlations."""
+    draws = np.asarray(draws, dtype=np.float64)
+    links = np.corrcoef(draws.T)[np.triu_indices(draws.shape[1], 1)]
+    return bool(np.abs(links).max() * len(draws) ** 0.5 < norm.isf(LEVEL / 2 / len(links)))

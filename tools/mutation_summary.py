@@ -1,0 +1,80 @@
+"""Write the table of docs/mutation.md from `mutants.json`, `equivalent_mutants.toml` and `mutants.toml`.
+
+`--open` prints the survivors that nobody has explained yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from typing import Any
+
+from mutants import RESULTS, ROOT, fingerprint
+
+PAGE = ROOT / "docs" / "mutation.md"
+BEGIN, END = "<!-- table: make mutants -->", "<!-- end of the table -->"
+HEAD = "| file | mutants | killed | out of time | equivalent | survived | killed of those not equivalent |\n"
+Equivalents = dict[str, dict[str, str]]
+
+
+def key(mutant: dict[str, str]) -> str:
+    """The name of a mutant in the list of equivalent ones: its function and the line that it makes."""
+    return f"{mutant['function']}: {mutant['after']}"
+
+
+def unexplained(result: dict[str, Any], reasons: dict[str, str]) -> list[dict[str, str]]:
+    """The survivors that are not in the list."""
+    return [mutant for mutant in result["survived"] if key(mutant) not in reasons]
+
+
+def counts(result: dict[str, Any], reasons: dict[str, str]) -> list[int]:
+    """Mutants, killed, out of time, equivalent, survived."""
+    left = len(unexplained(result, reasons)) + result["open"]
+    equal = len(result["survived"]) + result["open"] - left
+    return [result["mutants"], result["killed"], result["slow"], equal, left]
+
+
+def row(name: str, numbers: list[int]) -> str:
+    """One line of the table."""
+    mutants, killed, slow, equal, _ = numbers
+    share = (killed + slow) / max(1, mutants - equal)
+    return f"| {name} | " + " | ".join(map(str, numbers)) + f" | {share:.1%} |\n"
+
+
+def table(results: dict[str, Any], equivalents: Equivalents, wanted: list[str]) -> str:
+    """The summary as Markdown."""
+    numbers = {file: counts(result, equivalents.get(file, {})) for file, result in results.items()}
+    text = HEAD + "|---|" + "---:|" * 6 + "\n"
+    for file, line in numbers.items():
+        stale = "" if results[file]["source"] == fingerprint(file) else " (changed since)"
+        text += row(f"`{file}`{stale}", line)
+    text += row("together", [sum(column) for column in zip(*numbers.values(), strict=True)])
+    missing = [file for file in wanted if file not in results]
+    if missing:
+        text += "\nNot yet run: " + ", ".join(f"`{file}`" for file in missing) + ".\n"
+    return text
+
+
+def main() -> None:
+    """Write the table, or print what is left to look at."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--open", action="store_true")
+    given = parser.parse_args()
+    results = json.loads(RESULTS.read_text())
+    equivalents = tomllib.loads((ROOT / "tools" / "equivalent_mutants.toml").read_text())
+    if given.open:
+        for file, result in results.items():
+            for mutant in unexplained(result, equivalents.get(file, {})):
+                print(f"{file} {mutant['function']}\n  - {mutant['before']}\n  + {mutant['after']}")
+        return
+    wanted = list(tomllib.loads((ROOT / "tools" / "mutants.toml").read_text())["tests"])
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    summary = table(results, equivalents, wanted)
+    PAGE.write_text(f"{before}{BEGIN}\n{summary}{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

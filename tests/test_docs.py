@@ -16,7 +16,7 @@ TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 PLACES = (ROOT, SOURCE, ROOT / "tests", ROOT / "docs")
 FILE = re.compile(r"`((?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|css|js))`")
 TEST = re.compile(r"`((?:[\w-]+/)*test_\w+\.py)::(\w+)`")
-RULES = 13
+RULES = 22
 
 
 def commands(text):

@@ -1,4 +1,4 @@
-"""A fellow site that helps the server: it speaks the protocol's own half, sends what it likes, and tells all it knows."""
+"""A fellow site that helps the server: it speaks the protocol, sends what it likes, and tells all it knows."""
 
 from __future__ import annotations
 

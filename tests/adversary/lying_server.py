@@ -16,7 +16,7 @@ from random import Random
 import torch
 from lying_participant import Participant
 from observer import Sum
-from small_world import CLIENTS, HOME, NAMES, ROUNDS, VICTIM, composed, first_of, site_at, start, terms_for
+from small_world import CLIENTS, HOME, NAMES, ROUNDS, VICTIM, composed, first_of, site_at, start
 
 from fedsynth.engines.messages import (
     Begin,

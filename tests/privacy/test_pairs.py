@@ -254,7 +254,8 @@ def test_a_search_without_one_renyi_bound_is_refused(inner):
 
 def test_a_refusal_names_the_reason_and_what_is_supported():
     with pytest.raises(
-        NotPrivate, match="shows the number of clients.*none with zero-out, poisson with add-remove, .*fixed with zero-out"
+        NotPrivate,
+        match="shows the number of clients.*none with zero-out, poisson with add-remove, .*fixed with zero-out",
     ):
         step(SampledWithoutReplacementDpEvent(50, 10, GaussianDpEvent(3.0)))
     with pytest.raises(NotPrivate, match="with replacement"):

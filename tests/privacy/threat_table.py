@@ -10,7 +10,13 @@ import math
 from functools import cache
 from pathlib import Path
 
-from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
 
 from fedsynth.data.schema import Schema
 from fedsynth.federation.algorithm import Algorithm

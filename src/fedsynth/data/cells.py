@@ -45,7 +45,8 @@ def read_cells(values: pd.Series) -> Cells:
     texts = values.astype(object).map(as_text, na_action="ignore").to_numpy(dtype=object)
     codes, distinct = pd.factorize(texts)
     numbers = np.array([*map(number_in, distinct), math.nan], dtype=np.float64)
-    return Cells(np.where(codes < 0, None, texts), numbers[codes])
+    texts[codes < 0] = None
+    return Cells(texts, numbers[codes])
 
 
 def number_in(text: str) -> float:

@@ -21,7 +21,9 @@ from fedsynth.evaluation.canary import LOUD, Seen, Tell, Watched, log_likelihood
 from fedsynth.evaluation.record_canary import Pointer
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.loop import run
+from fedsynth.federation.schedule import Everyone
 from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import SGD
 from fedsynth.training.plan import Phase
@@ -44,6 +46,7 @@ def watch_sites(
     inside = rng.at("coins").uniforms(canaries) > 0.5
     game = pointing(algorithm, canaries)
     mechanism = game.mechanism
+    assert isinstance(mechanism, DistributedGaussian)
     watched = Watched(mechanism)
     held = _dealt(
         inside, game.schedule.clients, LOUD * mechanism.clip.bound, by_client=mechanism.unit == "client"
@@ -76,14 +79,15 @@ def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
     sums = algorithm.sums
     if sums is None:
         raise Incompatible(f"{algorithm.name}: its clients train by themselves and send no sums of gradients")
-    inner = sums.mechanism
-    clients = canaries if inner.unit == "client" else algorithm.schedule.clients
+    inner, schedule = sums.mechanism, algorithm.schedule
+    assert isinstance(schedule, Everyone)
+    clients = canaries if inner.unit == "client" else schedule.clients
     (_, update), (_, told) = inner.clip.blocks
     mechanism = replace(
         inner,
         dim=canaries + 1,
         clip=Clip(inner.clip.bound, ((canaries, update), (1, told))),
-        parties=replace(inner.parties, count=clients, threshold=clients, colluders=0),
+        parties=Parties(clients, clients, largest=0),
     )
     return replace(
         algorithm,
@@ -91,7 +95,7 @@ def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
         homes={"pointer": Home.SHARED},
         plan=(Phase("pointing", {"pointer": SGD(0.0)}, Epochs(1, 1)),),
         mechanism=mechanism,
-        schedule=replace(algorithm.schedule, clients=clients),
+        schedule=replace(schedule, clients=clients),
         transport=algorithm.transport.fitted(mechanism.wire(canaries + 1), clients),
         sums=replace(sums, objective="pointing", parts=("pointer",), mechanism=mechanism),
         balance=None,

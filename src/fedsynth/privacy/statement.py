@@ -130,8 +130,11 @@ def statement(
         *_would_be(found, delta, seeded),
     ]
     differs = found is not None and claimed and any(line.to_the_public != line for line in lines)
-    how = {"adjacency": adjacency, "accountant": accountant, "unit": unit}
-    public = ledger.answer(delta, **how, public=True).epsilon if differs else None
+    public = None
+    if differs:
+        public = ledger.answer(
+            delta, adjacency=adjacency, accountant=accountant, unit=unit, public=True
+        ).epsilon
     releases = _releases(lines, unit, delta, adjacency, accountant, claimed)
     trust = _trust(lines)
     draft = Statement(

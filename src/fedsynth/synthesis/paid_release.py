@@ -75,7 +75,7 @@ class Payers:
         # A step of the grid more, because the noise is discrete: its tail lies within a step of the normal one's
         # (Canonne, Kamath and Steinke 2020).
         threshold = asked.threshold(noise, delta * SELECTION) + Clip(1.0).step
-        return [block.numpy() for block in torch.split(noisy, asked.sizes)], threshold
+        return [block.numpy() for block in torch.split(noisy, list(asked.sizes))], threshold
 
     def _ask(
         self, what: str, asked: CellShares | Holdings, dim: int, clients: Clients, noise: float

@@ -1,4 +1,4 @@
-"""The lying server over masked sums: it leaves stages out, doubles them, shows different survivors, opens what opens."""
+"""The lying server over masked sums: stages left out or doubled, different survivors shown, all opened that opens."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from scipy.stats import chi2
 
 from fedsynth.privacy.events import compose, event_from_json, flatten, repeat
 from fedsynth.transport.agreement import Agreement
-from fedsynth.transport.bits import unpack
+from fedsynth.transport.bits import packed_size, unpack
 from fedsynth.transport.masking_client import OWN, PAIRED, pair_seed
 from fedsynth.transport.primitives import KEY, KeyPair, add_mask, derive, digest
 from fedsynth.transport.shamir import join
@@ -74,6 +74,9 @@ class MaskedRound:
     def _sum_over(self, parties: frozenset[int]) -> np.ndarray | None:
         terms = self.agreement
         total = np.zeros(terms.dim, dtype=np.uint32)
+        size = packed_size(terms.dim, terms.bits)
+        if any(len(self.vectors[party]) != size or party not in self.delivered for party in parties):
+            return None  # a vector of another question adds up with nothing
         for party in sorted(parties):
             total += unpack(self.vectors[party], terms.dim, terms.bits)
             own = self._secret(party, OWN)
@@ -81,7 +84,7 @@ class MaskedRound:
                 return None
             add_mask(total, derive(own, terms.context, OWN), subtract=True)
             for other in sorted(self.delivered[party]):
-                if other in parties and party in self.delivered[other]:
+                if other in parties and party in self.delivered.get(other, ()):
                     continue  # the two masks cancel
                 seed = self._pair(party, other)
                 if seed is None:
@@ -92,7 +95,7 @@ class MaskedRound:
     def _pair(self, party: int, other: int) -> bytes | None:
         for one, peer in ((party, other), (other, party)):
             secret = self._secret(one, PAIRED)
-            if secret is not None:
+            if secret is not None and peer in self.keys:
                 agreed = KeyPair(secret).agree(self.keys[peer][:KEY])
                 return pair_seed(self.agreement, agreed, party, other)
         return None
@@ -107,9 +110,9 @@ class MaskedRound:
         if secret is None:
             return None
         if kind == OWN:
-            fits = digest(self.agreement.context, OWN, secret) == self.own_digests[owner]
+            fits = digest(self.agreement.context, OWN, secret) == self.own_digests.get(owner)
         else:
-            fits = KeyPair(secret).public == self.keys[owner][:KEY]
+            fits = KeyPair(secret).public == self.keys.get(owner, b"")[:KEY]
         return secret if fits else None
 
 

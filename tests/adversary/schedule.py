@@ -178,16 +178,17 @@ def _public(answer: Message) -> object:
 @contextmanager
 def remembered_epsilons() -> Iterator[None]:
     """The accountant's answers, each computed once: thousands of schedules ask it for the same few compositions."""
-    asked, answers = ledger.answer_steps, {}
+    computed, answers = ledger.answer, {}
 
-    def remembered(steps, delta, **more):
-        name = repr((sorted(steps, key=repr), delta, sorted(more.items())))
+    def remembered(event, delta, **more):
+        leaves = sorted((repr(leaf), count) for leaf, count in flatten(event))
+        name = repr((leaves, delta, sorted(more.items())))
         if name not in answers:
-            answers[name] = asked(steps, delta, **more)
+            answers[name] = computed(event, delta, **more)
         return answers[name]
 
-    ledger.answer_steps = remembered
+    ledger.answer = remembered
     try:
         yield
     finally:
-        ledger.answer_steps = asked
+        ledger.answer = computed

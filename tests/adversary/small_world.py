@@ -61,16 +61,14 @@ def terms_for(trust: str, sites: int = len(NAMES), **values: object) -> Terms:
     transport = "secagg" if trust == "distributed" else "clear"
     return Terms(
         "dpd_fvae", settings, SCHEMA.to_dict(), epsilon=50.0, delta=DELTA, trust=trust, transport=transport,
-        minimum_cohort=2, clients=CLIENTS * sites,
+        minimum_cohort=2, clients=CLIENTS * sites, largest=CLIENTS,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
 def _composed(terms_of: tuple[object, ...], values: tuple[tuple[str, object], ...]) -> ClosedForm:
-    trust, transport, clients = terms_of
-    terms = replace(
-        terms_for(str(trust)), values=dict(values), transport=str(transport), clients=int(str(clients))
-    )
+    names = ("trust", "transport", "clients", "largest")
+    terms = replace(terms_for("central"), values=dict(values), **dict(zip(names, terms_of, strict=True)))
     whole = compose(terms, SCHEMA)
     parts = {item.name: getattr(whole, item.name) for item in fields(whole) if item.init}
     return ClosedForm(**{**parts, "keep": ()})
@@ -81,7 +79,9 @@ def composed(terms: Terms, schema: Schema = SCHEMA) -> ClosedForm:
     values = {
         name: tuple(value) if isinstance(value, list) else value for name, value in terms.values.items()
     }
-    return _composed((terms.trust, terms.transport, terms.clients), tuple(sorted(values.items())))
+    return _composed(
+        (terms.trust, terms.transport, terms.clients, terms.largest), tuple(sorted(values.items()))
+    )
 
 
 @lru_cache(maxsize=1)

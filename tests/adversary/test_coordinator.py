@@ -22,7 +22,14 @@ SCHEMA = {
     ],
 }
 ROUNDS = 3
-FREE = {"loss", "seconds", "time", "hash", "previous"}  # noise, and what a clock or the noise decides
+FREE = {
+    "loss",
+    "seconds",
+    "time",
+    "hash",
+    "previous",
+    "files",
+}  # noise, and what a clock or the noise decides
 
 
 def site_in(folder, number):

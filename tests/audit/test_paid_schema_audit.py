@@ -141,7 +141,9 @@ def test_values_of_one_person_alone_show_with_at_most_their_share_of_delta_over_
     shown = 0
     for _ in range(120):
         try:
-            pay_for_schema(raw, epsilon=1.0, delta=0.4, ledger=Ledger(None), rng=Rng(), types=types)
+            pay_for_schema(
+                raw, epsilon=1.0, delta=0.4, ledger=Ledger(None), rng=Rng(), unit="record", types=types
+            )
             shown += 1
         except BudgetExhausted:
             pass

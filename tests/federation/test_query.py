@@ -190,3 +190,49 @@ def test_a_question_needs_no_model_and_remembers_nothing():
     assert (query.unit, query.apart, query.learn) == ("client", False, None) and isinstance(
         query.transport, Clear
     )
+
+
+def masked_records(noise=2.0):
+    return DistributedGaussian(
+        Clip(1.0), noise, 3, Parties(3, 3), contributions=6, bits=24, rotate=False, unit="record"
+    )
+
+
+@pytest.mark.parametrize("rng", [Rng(), Rng(1)])
+@pytest.mark.parametrize(("at_once", "shares"), [(2**23, 1), (1, 2)])
+def test_each_party_adds_its_share_to_a_masked_sum_over_records_and_a_fresh_one_to_each_piece(
+    at_once, shares, rng, monkeypatch
+):
+    monkeypatch.setattr("fedsynth.federation.query._AT_ONCE", at_once)
+    mechanism = masked_records()
+    drawn = noise_in_answers(mechanism, "record", rng, dim=3, times=600)
+    scale = mechanism.share * (3 * shares) ** 0.5
+    assert (
+        independent(drawn)
+        and fits(drawn, scale)
+        and not fits(drawn, 0.85 * scale)
+        and not fits(drawn, 1.2 * scale)
+    )
+
+
+def test_records_under_masks_are_counted_one_by_one(ten):
+    mechanism = DistributedGaussian(
+        Clip(1.0), 0.0, 1, Parties(10, 10), contributions=40, bits=24, rotate=False, unit="record"
+    )
+    query = Query("records", RecordCount(), 1, mechanism, 10, "record")
+    messages, _ = query.client_round(NOWHERE, {}, ten["table"].gather(np.arange(10)), np.arange(10), Rng(1))
+    total = query.wire.add(query.wire.zero(), messages.long(), torch.ones(10))
+    assert float(query.estimate(total, Rng(1))) == pytest.approx(38, abs=0.01)
+
+
+@pytest.mark.parametrize("at_once", [2**23, 1])
+def test_sums_over_records_are_exact(at_once, monkeypatch):
+    """Numbers on the grid of a clip add up without rounding, in pieces or at once."""
+    monkeypatch.setattr("fedsynth.federation.query._AT_ONCE", at_once)
+    records, least = 300, 1.0 - 2.0**-19
+    data = Padded(
+        torch.zeros(1, records, 1), torch.zeros(1, records, dtype=torch.int64), torch.ones(1, records) > 0
+    )
+    query = plain("nearly one", lambda data: torch.full((len(data.mask), 1), least), 1, "record")
+    messages, _ = query.client_round(NOWHERE, {}, data, np.arange(1), Rng(1))
+    assert messages.dtype == torch.float64 and float(messages) == records * least

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
 
 from fedsynth.data.clients import Padded
 from fedsynth.errors import BadInput
@@ -14,7 +13,6 @@ from fedsynth.federation.statistics import (
     LabelShares,
     RecordCount,
     as_probabilities,
-    presence_threshold,
     quantiles,
 )
 
@@ -38,7 +36,7 @@ def test_records_that_are_there_are_counted():
 
 def test_a_unit_holds_each_of_its_codes_once_and_columns_share_the_norm():
     codes = torch.tensor([[[0, 1], [0, 2], [1, -1]], [[1, 0], [0, 1], [0, 2]], [[0, 0], [1, 1], [1, 2]]])
-    told = Holdings((2, 3))(data(codes))
+    told = Holdings((2, 3), most=3)(data(codes))
     first = [2**-0.5, 2**-0.5, 0.0, 2**-0.5, 2**-0.5]
     expected = torch.tensor([first, [0.0, 1.0, 1.0, 0.0, 0.0], [0.0] * 5]) / math.sqrt(2)
     torch.testing.assert_close(told, expected)
@@ -47,7 +45,7 @@ def test_a_unit_holds_each_of_its_codes_once_and_columns_share_the_norm():
 
 def test_a_code_beyond_its_column_does_not_lengthen_the_answer():
     codes = torch.tensor([[[9, 9], [0, 0], [1, 1]]])
-    told = Holdings((2, 2))(Padded(codes, LABELS[:1], PRESENT[:1]))
+    told = Holdings((2, 2), most=3)(Padded(codes, LABELS[:1], PRESENT[:1]))
     assert told.shape == (1, 4) and float(told.norm()) <= 1 + 1e-6
 
 
@@ -87,21 +85,3 @@ def test_quantiles_need_one_edge_more_than_bins():
 def test_quantiles_of_small_counts_are_scaled():
     assert quantiles(torch.tensor([1e-3, 1e-3]), [0, 1, 2], [0.5]) == pytest.approx([1.0])
     assert all(math.isfinite(value) for value in quantiles(torch.tensor([-1.0, -1.0]), [0, 1, 2], [0.1, 0.9]))
-
-
-@pytest.mark.parametrize("most", [1, 2, 7, 50])
-@pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0])
-def test_whoever_alone_holds_values_shows_one_with_no_more_than_delta(most, sigma):
-    delta, scale = 1e-5, 0.7
-    threshold = presence_threshold(sigma, delta, most, scale)
-    held = np.arange(1, most + 1)
-    pass_one = norm.sf(threshold, loc=scale / np.sqrt(held), scale=sigma)
-    shown = -np.expm1(held * np.log1p(-pass_one))
-    assert shown.max() <= delta * (1 + 1e-9) and shown.max() >= 0.9 * delta
-
-
-def test_a_threshold_for_many_values_covers_those_for_few():
-    assert presence_threshold(1.0, 1e-6, 1) == pytest.approx(1.0 + norm.isf(1e-6))
-    assert presence_threshold(1.0, 1e-6, 0) == presence_threshold(1.0, 1e-6, 1)
-    assert presence_threshold(1.0, 1e-6, 1000) > presence_threshold(1.0, 1e-6, 1)
-    assert presence_threshold(0.01, 1e-6, 1000) >= presence_threshold(0.01, 1e-6, 1)

@@ -66,3 +66,13 @@ def test_another_number_of_pieces_is_refused():
     for count in (0, 1, 3):
         with pytest.raises(BadInput, match=f"has 2 parts; expected {count}"):
             unframe(frame([b"a", b"b"]), count)
+
+
+def test_the_last_piece_may_be_empty():
+    assert unframe(frame([b"a", b""])) == [b"a", b""]
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\xfc\xff\xff\xff", b"\0\0\0\x80"])
+def test_a_length_beyond_two_gigabytes_is_no_negative_one(length):
+    with pytest.raises(BadInput, match="bytes too early"):
+        unframe(length + b"abcd")

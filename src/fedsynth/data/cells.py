@@ -42,7 +42,7 @@ def read_cells(values: pd.Series) -> Cells:
     >>> read_cells(pd.Series(["1.50", "x", None], dtype=object)).numbers
     array([1.5, nan, nan])
     """
-    texts = values.astype(object).map(as_text, na_action="ignore").to_numpy(dtype=object)
+    texts = values.astype(object).map(as_text, na_action="ignore").to_numpy(dtype=object, copy=True)
     codes, distinct = pd.factorize(texts)
     numbers = np.array([*map(number_in, distinct), math.nan], dtype=np.float64)
     texts[codes < 0] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -56,8 +57,8 @@ def declared(written: Any) -> Declared:
 def read_flag(text: str) -> Declared:
     """A declaration as `--type` gives it.
 
-    >>> read_flag("dose=continuous:decimals=2,missing").column.decimals
-    2
+    >>> read_flag("dose=continuous:decimals=2,missing").column.decimals, read_flag("visits=integer,missing").missing
+    (2, True)
     """
     name, equals, rest = text.partition("=")
     if not name or not equals or not rest:
@@ -113,11 +114,11 @@ def _table(keys: Any, name: str, path: Path) -> dict[str, Any]:
 
 def _options(text: str, where: str) -> dict[str, Any]:
     """Keys from TYPE[:decimals=N][,missing]."""
-    kind, _, options = text.partition(":")
+    kind, *options = re.split("[:,]", text)
     if kind not in TYPES:
         raise BadInput(f"{where}: unknown type {kind!r}, {nearest(kind, TYPES)}")
     keys: dict[str, Any] = {"type": kind}
-    for option in filter(None, options.split(",")):
+    for option in options:
         key, _, value = option.strip().partition("=")
         if key == "missing" and value in ("", "true", "false"):
             keys["missing"] = value != "false"

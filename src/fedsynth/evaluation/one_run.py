@@ -22,10 +22,11 @@ from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.rng import Rng
 
 ONE_RUN = "one run, f-DP (Mahloujifar et al. 2024)"
-_SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # of the canaries that may be guessed
+_SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)  # of the canaries that may be guessed
 _BUG = 0.5  # of the claimed noise: guesses are planned for a bug that halves it
 _GRID = 2.0 ** (np.arange(-16, 25) / 8)  # multiples of the claimed noise between which plans are compared
-_REHEARSED = 4000  # canaries
+_REHEARSED = (4000, 50_000)  # canaries at least and at most: as many as are drawn quickly
+_REHEARSED_SCORES = 2e7
 
 # from a share of members found to the least share of others that are wrongly taken for members
 LeastFalse = Callable[[float], float]
@@ -92,9 +93,9 @@ def planned(canaries: int, family: NoiseFamily, level: float) -> Plan:
 
     def least_noise(plan: Plan) -> float:
         """The smallest noise on the grid that the plan would exclude if all went as rehearsed, less some luck."""
-        scaled = Plan(*(round(size * _REHEARSED / canaries) for size in plan))
+        scaled = Plan(*(round(size * len(rehearsal.inside) / canaries) for size in plan))
         rate = scaled.correct(rehearsal) / max(1, scaled.guesses)
-        unlucky = math.floor(plan.guesses * rate - math.sqrt(plan.guesses * rate * (1 - rate)))
+        unlucky = math.floor(plan.guesses * rate - 2 * math.sqrt(plan.guesses * rate * (1 - rate)))
         low, high = 0, len(_GRID)
         while low < high:
             middle = (low + high) // 2
@@ -109,18 +110,19 @@ def planned(canaries: int, family: NoiseFamily, level: float) -> Plan:
 def _rehearsed(family: NoiseFamily) -> Seen:
     """Scores of canaries in half of the claimed noise; anybody can draw them."""
     draw = Rng(0).at("rehearsal").numpy()
-    inside = draw.random(_REHEARSED) < 0.5
+    size = int(np.clip(_REHEARSED_SCORES / family.count, *_REHEARSED))
+    inside = draw.random(size) < 0.5
     swapped = family.adjacency == "replace-one"
     event: DpEvent = with_noise(family.event, _BUG)
     if isinstance(event, EpsilonDeltaDpEvent):
-        right = draw.random(_REHEARSED) < 1 / (1 + math.exp(-event.epsilon * family.count))
-        return Seen(inside, np.where(inside == right, 1.0, -1.0) + draw.random(_REHEARSED))
+        right = draw.random(size) < 1 / (1 + math.exp(-event.epsilon * family.count))
+        return Seen(inside, np.where(inside == right, 1.0, -1.0) + draw.random(size))
     rate, noise = rate_and_noise(event)
     signs = np.where(inside, 1.0, -1.0 if swapped else 0.0)
-    scores = np.zeros(_REHEARSED)
+    scores = np.zeros(size)
     for _ in range(family.count):
-        drawn = draw.random(_REHEARSED) < rate
-        released = drawn * signs + noise * draw.standard_normal(_REHEARSED)
+        drawn = draw.random(size) < rate
+        released = drawn * signs + noise * draw.standard_normal(size)
         scores += log_likelihood(released, family.event, swapped)
     return Seen(inside, scores)
 

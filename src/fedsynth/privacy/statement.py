@@ -129,12 +129,6 @@ def statement(
         *caveats_shares(earlier),
         *_would_be(found, delta, seeded),
     ]
-    differs = found is not None and claimed and any(line.to_the_public != line for line in lines)
-    public = None
-    if differs:
-        public = ledger.answer(
-            delta, adjacency=adjacency, accountant=accountant, unit=unit, public=True
-        ).epsilon
     releases = _releases(lines, unit, delta, adjacency, accountant, claimed)
     trust = _trust(lines)
     draft = Statement(
@@ -152,7 +146,9 @@ def statement(
         caveats=tuple(listed),
         text="",
         audited=audited,
-        against=None if public is None or found is None else {"public": public, "participant": found.epsilon},
+        against=None
+        if found is None or not claimed
+        else _against(ledger, found, delta, adjacency, accountant, unit),
         units=units if claimed else None,
     )
     if draft.loses_one:
@@ -200,6 +196,16 @@ def _would_be(found: Answer | None, delta: float, seeded: bool) -> list[str]:
         return []
     finite = found is not None and math.isfinite(found.epsilon)
     return [caveat_simulation(shown(found.epsilon) if found is not None and finite else None, delta)]
+
+
+def _against(
+    ledger: Ledger, found: Answer, delta: float, adjacency: str, accountant: str, unit: str
+) -> dict[str, float] | None:
+    """Epsilon against those who know no share of the noise, beside that against a participant; None if they are one."""
+    if all(line.to_the_public == line for line in ledger.lines()):
+        return None
+    public = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit, public=True)
+    return {"public": public.epsilon, "participant": found.epsilon}
 
 
 def _trust(lines: Sequence[Line]) -> str:

@@ -45,8 +45,8 @@ def _known_shares(parties: Parties) -> tuple[str, ...]:
         )
     has = "its own share" if own == 1 else f"the shares of its own clients, {own} at most,"
     return (
-        f"Each sum is counted with the noise of all parties in it but for {known}, those of one participant: it knows "
-        f"{has} and could take them away. That leaves the noise of at least {parties.honest} honest ones, and makes it "
+        f"Each sum is counted with the noise of all parties in it but for {known}: a participant knows {has} and could "
+        f"take that away. This leaves the noise of at least {parties.honest} honest ones, and makes it "
         f"{parties.surplus:.3g} times as large as it had to be against the server and the public alone.",
     )
 

@@ -96,4 +96,6 @@ def test_a_canary_fills_every_block_that_is_clipped_by_itself():
 def test_shared_out_noise_is_audited_with_all_parties_there():
     setup = Setup.of_recipe("fvae", Target(8.0, 1e-5, rounds=2), {"rate": 0.5}, trust="distributed")
     mechanism = setup.algorithm(200).mechanism
-    assert isinstance(mechanism, DistributedGaussian) and mechanism.parties.honest == mechanism.parties.count
+    assert (
+        isinstance(mechanism, DistributedGaussian) and mechanism.parties.threshold == mechanism.parties.count
+    )

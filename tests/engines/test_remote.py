@@ -18,7 +18,7 @@ from fedsynth.privacy.signds import SignDS
 from fedsynth.rng import Rng
 from fedsynth.synthesis.participation import compose
 
-VALUES = {"latent": 2, "hidden": (4,), "rounds": 4, "rate": 1.0, "noise_multiplier": 1.0, "batch_size": 4}
+VALUES = {"latent": 2, "hidden": (4,), "rounds": 6, "rate": 1.0, "noise_multiplier": 1.0, "batch_size": 4}
 
 
 class Unruly(QueueChannel):

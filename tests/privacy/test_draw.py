@@ -115,3 +115,13 @@ def test_the_words_that_were_given_are_not_changed():
 
 def test_limits_that_divide_all_words_need_no_second_draw():
     assert below(np.array([8]), np.array([HIGHEST], dtype=np.uint64), Rng(1)).tolist() == [7]
+
+
+def test_weights_may_be_of_any_size():
+    for size in ("1e-60", "1e60"):
+        assert Table.of([Decimal(size), Decimal(size), 2 * Decimal(size)]).cumulative == (ONE // 4, ONE // 2)
+
+
+def test_neighbouring_words_around_a_low_boundary_are_told_apart():
+    """In floating point 2^62 - 1 would be 2^62."""
+    assert chosen(Table.of([1, 3]), 2**62 - 1, 2**62, 2**62 + 1) == [0, 1, 1]

@@ -270,3 +270,61 @@ def test_blocks_are_a_32nd_to_a_16th_of_the_scale(sigma, bits):
 def test_the_nearest_multiple_is_nearest():
     x = torch.tensor([0.30, -0.13, 0.124, 7.0])
     assert noise.nearest_on_grid(x, 0.25).tolist() == [0.25, -0.25, 0.0, 7.0]
+
+
+def thinned(blocks, start, place, heights, rng=None):
+    count = len(heights)
+    rows = (np.full(count, value, dtype=np.int64) for value in (start, place))
+    return noise._thinned(blocks, *rows, np.array(heights, dtype=np.uint64), rng or Rng(1))
+
+
+@pytest.mark.parametrize("sigma", [45.0, 300.0])
+def test_a_place_is_kept_as_long_as_the_height_is_below_its_density(sigma):
+    blocks = noise._blocks(sigma)
+    exact = noise._threshold(blocks, 100, 1) >> 64
+    assert exact / 2**64 == pytest.approx(math.exp(-201 / (2 * sigma**2)))
+    assert thinned(blocks, 100, 1, [0, exact - 2**20, exact + 2**20, 2**64 - 1]).tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert thinned(blocks, 100, 0, [0, 2**63]).all()
+
+
+def test_a_height_that_floats_cannot_decide_is_decided_by_further_bits_of_its_own():
+    blocks = noise._blocks(45.0)
+    exact = noise._threshold(blocks, 100, 1)
+    share = (exact % 2**64) / 2**64
+    kept = thinned(blocks, 100, 1, [exact >> 64] * 400).mean()
+    assert abs(kept - share) < 5 * 0.5 / 400**0.5 and 0 < kept < 1
+
+
+class Played(Rng):
+    """Words as they are given, then seeded ones."""
+
+    def bytes(self, count):
+        return np.array(self.path[0], dtype="<u8").tobytes()[:count]
+
+    def at(self, *key):
+        return Rng(1).at(*key)
+
+
+def test_a_word_on_the_boundary_of_two_blocks_is_decided_too():
+    blocks = noise._blocks(1.5)
+    boundary = blocks.table.cumulative[0] >> 64
+    drawn = noise._accepted(blocks, 40, Played(path=(tuple([boundary] * 40 + [0] * 80),)))
+    assert set(drawn.tolist()) == {0, 1}
+
+
+def test_the_scale_in_steps_is_never_rounded_below_what_is_accounted():
+    for number in range(1, 2000):
+        scale, step = 0.37 * number, 2.0**-3
+        exact = (Fraction(scale) / Fraction(step)) ** 2 + 9
+        assert exact <= Fraction(grid_sigma(scale, step)) ** 2 <= exact * (1 + Fraction(1, 2**48))
+
+
+def test_no_noise_is_as_precise_as_noise():
+    assert (
+        grid_noise(3, 0.0, 0.5, Rng()).dtype == client_noise([1], 3, 0.0, 0.5, Rng(1)).dtype == torch.float64
+    )

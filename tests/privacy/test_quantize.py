@@ -90,7 +90,7 @@ def test_signs_change_with_the_turn():
     assert not torch.equal(rotation.apply(x, 0), rotation.apply(x, 1))
 
 
-@pytest.mark.parametrize(("steps", "dim"), [(1000.0, 4), (10.0, 900), (3.0, 10_000)])
+@pytest.mark.parametrize(("steps", "dim"), [(1000.0, 4), (10.0, 900), (3.0, 10_000), (10.0, 1), (50.0, 2)])
 def test_the_limit_is_that_of_proposition_22(steps, dim):
     likely = steps**2 + dim / 4 + math.sqrt(2 * math.log(100)) * (steps + math.sqrt(dim) / 2)
     assert norm_limit(steps, dim) == math.floor(min(likely, (steps + math.sqrt(dim)) ** 2))
@@ -177,3 +177,10 @@ def test_every_site_turns_with_the_same_public_signs():
     signs = Rotation(12, 4)._signs(7)
     assert signs.dtype == torch.float32 and len(signs) == 12
     assert [int(sign) for sign in signs] == [-1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, -1]
+
+
+def test_a_cut_row_is_measured_in_double_precision():
+    """In single precision 4096^2 + 1 would be 4096^2, and the row would be sent though it is too long."""
+    x = torch.tensor([[4096.5, 1.5]], dtype=torch.float32)
+    assert round_within(x, 2**24, always_up(x)).tolist() == [[0.0, 0.0]]
+    assert round_within(x, 2**24 + 1, always_up(x)).tolist() == [[4096.0, 1.0]]

@@ -371,5 +371,5 @@ def test_an_epochs_order_is_a_clients_own():
     assert next(Epochs(1, 8).batches(mask[:1], np.array([8]), Rng(1))).index[0].tolist() == both[1].tolist()
 
 
-def test_one_epoch_of_one_row_is_work():
-    assert Epochs(1, 1).count == 1
+def test_one_epoch_of_one_row_is_one_step():
+    assert len(list(Epochs(1, 1).batches(torch.tensor([[True, False]]), np.arange(1), Rng(1)))) == 1

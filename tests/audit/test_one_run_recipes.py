@@ -19,7 +19,7 @@ ALL_OFFERS = [(recipe, *offer) for recipe in RECIPES.values() if recipe.promises
 OFFERS = [
     (recipe, unit, trust)
     for recipe, unit, trust in ALL_OFFERS
-    if (unit, trust) == recipe.offers[0] or recipe.name in ("dpd_fvae", "moment_vae", "site_vae")
+    if (unit, trust) == recipe.offers[0] or recipe.name in ("dpd_fvae", "moment_vae", "site_vae", "marginals")
 ]
 UNSAMPLED = {"noise_multiplier": 0.8, "rounds": 2, "rate": 1.0, "batch_rate": 1.0, "batch_size": 10_000}
 
@@ -66,6 +66,8 @@ GAMES = {
     "noise at each client, 1": (CLIENT, 1.0),
     "noisy gradients of records, 1": (RECORDS, 1.0),
     "masked sums over sites, 1": (SITES, 1.0),
+    "counts of clients at the server, 1": (("marginals", None, None, {}, 3), 1.0),
+    "masked counts of records over sites, 1": (("marginals", "record", None, {}, 3), 1.0),
 }
 
 

@@ -22,6 +22,7 @@ VALUES = {
     "site_vae": {"latent": 2, "hidden": (8,), "rounds": 2, "batch_size": 10, "records": 30},
     "dpd_fvae": {"latent": 2, "hidden": (8,), "rounds": 2, "rate": 0.9},
     "dp_fedavg_gan": {"latent": 2, "hidden": (8,), "rounds": 2, "rate": 0.9, "pretraining": 5},
+    "marginals": {"rounds": 2, "most_records": 1000},
 }
 
 
@@ -32,7 +33,7 @@ class Federation:
         names = NAMES[: len(shares)]
         self.identities = {site: Identity.fresh() for site in names}
         self.known = {site: identity.public for site, identity in self.identities.items()}
-        unit = unit or ("record" if name == "site_vae" else "client")
+        unit = unit or ("record" if name in ("site_vae", "marginals") else "client")
         policy = Policy(Budget(1e6, 1e-5, unit), tuple(RECIPES), ("secagg",), minimum_cohort=3)
         self.sites, self.data, first = {}, part_of(clients, 0, sum(shares)), 0
         for site, share in zip(names, shares, strict=True):

@@ -39,6 +39,7 @@ CARRIED = {
 NEVER = {
     "dp_fed_wae": {"he", "he-open", "he-ckks"},  # one signed index is no vector
     "dp_fedavg_gan": {"he", "he-ckks"},  # a generator at the server needs to see the critic
+    "marginals": {"he", "he-ckks"},  # the next question needs to see the last answer
 }
 WITHOUT_CLAIM = ("dpd_fvae_local_published",)
 ROWS = [

@@ -14,7 +14,7 @@ CASES = [
     for kind in ("table", "image")
     for private in (True, False)
     if private or kind == "table"
-] + [("dp_fedavg_lm", "text", True)]
+] + [("dp_fedavg_lm", "text", True), ("marginals", "table", True), ("marginals", "table", False)]
 IDS = np.arange(10)
 
 
@@ -39,7 +39,8 @@ def one_round(algorithm, clients, size):
         messages.append(sent)
         memories.append(kept)
     kept = {name: torch.cat([memory[name] for memory in memories]) for name in memories[0]}
-    return torch.cat(messages), kept
+    stacked = torch.cat(messages)
+    return (stacked.sum(0, keepdim=True) if algorithm.together else stacked), kept
 
 
 def test_ten_clients_in_one_chunk_are_ten_clients_one_by_one(case):
@@ -71,14 +72,14 @@ def test_the_chunk_size_changes_nothing_in_the_final_model(case):
         torch.testing.assert_close(pieces.balance, whole.balance, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae", "fed_vae", "dp_fed_wae"])
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "central_vae", "fed_vae", "dp_fed_wae", "marginals"])
 def test_the_same_seed_gives_the_same_bits(name, build, ten):
     algorithm = build(name, clients=1 if name == "central_vae" else 10)
     first, second = (finished(algorithm, ten["table"], 3) for _ in range(2))
     assert all(torch.equal(first.parts[part], second.parts[part]) for part in first.parts)
 
 
-@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "fed_vae"])
+@pytest.mark.parametrize("name", ["fvae", "dpd_fvae", "fed_vae", "marginals"])
 def test_messages_lie_on_the_grid_of_the_noise(name, build, ten):
     algorithm = build(name)
     messages, _ = one_round(algorithm, ten["table"], 10)

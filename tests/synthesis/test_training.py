@@ -10,6 +10,7 @@ from fedsynth.data.clients import encode_clients
 from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.purse import Purse
 from fedsynth.synthesis.request import Request
@@ -41,9 +42,14 @@ def read(path, schema):
     return Synthesizer.of(Request.from_toml(Folder(path).read_recipe()), schema)
 
 
+def of_recipe(recipe):
+    """The small settings that this recipe has."""
+    return {name: value for name, value in SMALL.items() if name in recipe_named(recipe).arguments()}
+
+
 def stopped(recipe, schema, owners, path, after, **settings):
     with pytest.raises(Stop):
-        Synthesizer(recipe, schema, **{**BUDGET, **SMALL, **settings}).fit(
+        Synthesizer(recipe, schema, **{**BUDGET, **of_recipe(recipe), **settings}).fit(
             owners, folder=path, watch=stop_after(after)
         )
 
@@ -53,10 +59,11 @@ def ledger_epsilon(path, unit="client"):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "after"), [("central_vae", 2), ("fvae", 2), ("dpd_fvae", 1), ("fed_vae", 2)]
+    ("recipe", "after"), [("central_vae", 2), ("fvae", 2), ("dpd_fvae", 1), ("fed_vae", 2), ("marginals", 2)]
 )
 def test_a_resumed_run_equals_one_straight_through_to_the_bit(recipe, after, schema, owners, tmp_path):
-    straight = Synthesizer(recipe, schema, **BUDGET, **SMALL, seed=5).fit(owners, folder=tmp_path / "a")
+    settings = of_recipe(recipe)
+    straight = Synthesizer(recipe, schema, **BUDGET, **settings, seed=5).fit(owners, folder=tmp_path / "a")
     stopped(recipe, schema, owners, tmp_path / "b", after, seed=5)
     assert not (tmp_path / "b" / "generator.safetensors").exists()
     again = read(tmp_path / "b", schema).resume(owners, tmp_path / "b")

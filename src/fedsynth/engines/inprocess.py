@@ -18,6 +18,7 @@ from fedsynth.rng import Rng
 _CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 4 * 2**30}
 _DATA_BYTES = {"cpu": 2**28, "cuda": 2**31}  # of the rows of a chunk, padded to its longest client
 _ROUND_NUMBER, _FEW = 32, 16
+_TOGETHER = 4096  # clients whose messages are added up as they are made
 
 
 class InProcess:
@@ -66,7 +67,7 @@ class InProcess:
     def _default_chunk(self, job: Job) -> int:
         """As many clients as keep a stack of messages near the size of the cache (CPU) or well in memory (GPU)."""
         room = _CHUNK_BYTES[torch.device(self._device).type]
-        return max(1, room // (4 * job.wire.dim))
+        return _TOGETHER if job.together else max(1, room // (4 * job.wire.dim))
 
     def next(self) -> Arrival:
         """Train the next chunk."""
@@ -86,7 +87,8 @@ class InProcess:
         sent = messages[:count]
         plain, transport = sum(state.parts[part].nbytes for part in job.broadcast), job.transport
         down = count * transport.bytes_down(plain) if plain else 0
-        return Arrival(ids, sent, state.version, bytes_up=transport.bytes_up(sent), bytes_down=down)
+        up = transport.bytes_up(sent) * (count if job.together else 1)
+        return Arrival(ids, sent, state.version, bytes_up=up, bytes_down=down)
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:
         """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort.

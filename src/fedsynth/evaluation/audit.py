@@ -22,11 +22,13 @@ from fedsynth.evaluation.noise_family import NoiseFamily
 from fedsynth.evaluation.one_run import one_run
 from fedsynth.evaluation.record_canary import watch_records
 from fedsynth.evaluation.site_canary import watch_sites
+from fedsynth.evaluation.table_canary import watch_tables
 from fedsynth.evaluation.white_box import white_box
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.recipes.budget import adjacency_of
 from fedsynth.rng import Rng
+from fedsynth.training.table_sums import TableSums
 
 LEAST_CANARIES = 200
 USUAL_CANARIES = 5000
@@ -145,13 +147,12 @@ def _watch(
     """Play the game that fits where the recipe adds its noise."""
     if algorithm.mechanism.release is None:
         return watch_records(algorithm, canaries, runs, rng, event=event, tell=tell)
-    if algorithm.sums is not None:
-        each = [
-            watch_sites(algorithm, canaries, rng.at("run", n), event=event, tell=tell) for n in range(runs)
-        ]
-        return together(each)
     if is_local(algorithm):
         return together([watch_local(algorithm, canaries, rng.at("run", n), tell=tell) for n in range(runs)])
+    if algorithm.sums is not None:
+        game = watch_tables if isinstance(algorithm.sums, TableSums) else watch_sites
+        each = [game(algorithm, canaries, rng.at("run", n), event=event, tell=tell) for n in range(runs)]
+        return together(each)
     return watch_clients(algorithm, schema, canaries, runs, rng, event=event, tell=tell)
 
 

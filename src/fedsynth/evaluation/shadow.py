@@ -25,6 +25,7 @@ from fedsynth.errors import BadInput, Incompatible
 from fedsynth.evaluation.ceiling import Ceiling
 from fedsynth.federation.algorithm import Algorithm, Memory
 from fedsynth.federation.loop import learn_balance
+from fedsynth.federation.loop import run as run_rounds
 from fedsynth.federation.schedule import Clock
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.mechanism import Charge
@@ -56,6 +57,8 @@ def train_together(
         raise Incompatible(
             f"{algorithm.name}: its mechanism keeps a state of its own, which cannot be stacked; use another"
         )
+    if algorithm.learn is not None:  # each run asks questions of its own
+        return [_alone(algorithm, clients, rng.at("run", number)) for number, clients in enumerate(runs)]
     each = stacked_runs(algorithm)
     states: list[ServerState] = []
     for first in range(0, len(runs), each):
@@ -63,6 +66,13 @@ def train_together(
         step = len(group.runs) / (len(runs) * algorithm.rounds)
         states += group.train(partial(_tell, watch, first / len(runs), step))
     return states
+
+
+def _alone(algorithm: Algorithm, clients: Clients, rng: Rng) -> ServerState:
+    """Train one run by itself."""
+    start = algorithm.init(rng.at("init"))
+    link = InProcess(clients, rng)
+    return run_rounds(algorithm, link, start, rng, _nothing_to_pay, _unseen, algorithm.rounds)
 
 
 def _tell(watch: Watch | None, start: float, step: float, rounds: int) -> None:
@@ -161,6 +171,10 @@ class _Group:
         total = algorithm.transport.absorb(algorithm.wire, total, messages, torch.ones(len(messages)))
         opened = algorithm.transport.open(algorithm.wire, total)
         return algorithm.server_round(state, opened, self.stream(run).at("server", version))[0]
+
+
+def _unseen(*_: object) -> None:
+    """Nobody watches single rounds."""
 
 
 def _nothing_to_pay(when: str, charges: list[Charge], ids: np.ndarray) -> None:

@@ -28,6 +28,7 @@ from fedsynth.rng import Rng
 from fedsynth.training.optimizer import SGD
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import Epochs
+from fedsynth.training.summed import RecordSums
 
 
 def watch_sites(
@@ -77,7 +78,7 @@ def watch_sites(
 def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
     """The algorithm with its own noise, coin, clip and rounds, over a model with a coordinate for each canary."""
     sums = algorithm.sums
-    if sums is None:
+    if not isinstance(sums, RecordSums):
         raise Incompatible(f"{algorithm.name}: its clients train by themselves and send no sums of gradients")
     inner, schedule = sums.mechanism, algorithm.schedule
     assert isinstance(schedule, Everyone)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedsynth.data.clients import Padded
 from fedsynth.errors import Incompatible, NotPrivate
-from fedsynth.federation.query import Query
+from fedsynth.federation.query import Learn, Query
 from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.server import ServerRule
 from fedsynth.federation.state import SEALED, ServerState
@@ -28,7 +28,7 @@ from fedsynth.privacy.sampling import most_drawn
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
 from fedsynth.training.plan import Phase, train
-from fedsynth.training.summed import RecordSums
+from fedsynth.training.sums import Sums
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.transport import Transport
 
@@ -76,6 +76,11 @@ class Job(Protocol):
         """The parts of the model that clients are sent."""
         ...
 
+    @property
+    def together(self) -> bool:
+        """Whether clients that are in one place send the sum of their messages."""
+        ...
+
     def blank(self, state: ServerState) -> Memory:
         """What a client that never took part remembers, [size] each."""
         ...
@@ -116,9 +121,11 @@ class Algorithm:
     balance: Query | None = None  # asked once, before training, unless the class balance is public
     report: float = 1.0
     caveats: tuple[str, ...] = ()
-    sums: RecordSums | None = None  # clients send sums of record gradients, and train nothing themselves
+    sums: Sums | None = None  # clients send sums over their records, and train nothing themselves
     after: Phase | None = None  # what the server trains once it has stepped; it sees no data
     ready: Callable[[dict[str, Tensor], Rng], dict[str, Tensor]] | None = None
+    learn: Learn | None = None  # what the server makes of the mean, if it is not a change of the shared parts
+    finish: Callable[[ServerState], ServerState] | None = None  # done once training ends, early or not
 
     def __post_init__(self) -> None:
         unknown = set(self.homes) ^ set(self.model.parts)
@@ -175,7 +182,7 @@ class Algorithm:
                 f"{blind}, which can average but not apply {type(self.server).__name__} with memory or another step; "
                 "set momentum=0, server_learning_rate=1 and server=momentum, or use he-open"
             )
-        if self.after is not None:
+        if self.after is not None or self.learn is not None:
             raise Incompatible(f"{blind}, which therefore cannot train parts of its own; use he-open")
 
     @cached_property
@@ -207,6 +214,11 @@ class Algorithm:
     def wire(self) -> Wire:
         """The form of a client's message."""
         return self.mechanism.wire(self.dim)
+
+    @property
+    def together(self) -> bool:
+        """Whether clients that are in one place send the sum of their messages."""
+        return self.sums is not None and self.sums.together and self.transport.name == "clear"
 
     @cached_property
     def loss_bounds(self) -> tuple[float, float]:
@@ -321,6 +333,9 @@ class Algorithm:
             return self._averaged(state, total)
         current, denominator = self._join(state.parts), self.schedule.denominator()
         mean, mechanism = self.mechanism.estimate(total, denominator, state.mechanism, rng.at("estimate"))
+        if self.learn is not None:
+            after = self.learn(replace(state, mechanism=mechanism), mean.cpu(), rng.at("learn"))
+            return replace(after, version=state.version + 1), None
         mean = mean.to(device="cpu", dtype=torch.float32)
         own = {name: value for name, value in state.memory.items() if "/" not in name}
         params, memory = self.server.step(current, mean[:-1] if self.report else mean, own)

@@ -92,7 +92,7 @@ def run(
         link.commit(state)
         seconds = time.perf_counter() - began
         seen(state, _round_of(state.version, loss, seconds, heard))
-    return state
+    return algorithm.finish(state) if algorithm.finish and state.version else state
 
 
 def _pay_for_the_rest(algorithm: Algorithm, state: ServerState, rounds: int, pay: Pay) -> None:

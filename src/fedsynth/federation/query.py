@@ -69,6 +69,11 @@ class Query:
         """No part of a model is needed."""
         return ()
 
+    @property
+    def together(self) -> bool:
+        """Each client sends its answer."""
+        return False
+
     def blank(self, state: ServerState) -> dict[str, Tensor]:
         """Nothing is remembered."""
         return {}

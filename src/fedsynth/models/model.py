@@ -36,6 +36,7 @@ class Layout:
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    open_ended: bool = False  # one tensor, as long as what was learned
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
@@ -49,7 +50,8 @@ class Layout:
             f"{type(module).__name__} has batch statistics in {mixing}: a record must not see others"
         )
         named = list(module.named_parameters())
-        return cls(tuple(n for n, _ in named), tuple(tuple(p.shape) for _, p in named))
+        open_ended = getattr(module, "open_ended", False)
+        return cls(tuple(n for n, _ in named), tuple(tuple(p.shape) for _, p in named), open_ended)
 
     @property
     def sizes(self) -> list[int]:
@@ -63,6 +65,8 @@ class Layout:
 
     def split(self, flat: Tensor) -> Params:
         """Named views of a flat vector [..., size]. One split: its gradient is a single concatenation."""
+        if self.open_ended:
+            return {self.names[0]: flat}
         pieces = flat.split(self.sizes, dim=-1)
         lead = flat.shape[:-1]
         return {n: p.reshape(*lead, *s) for n, p, s in zip(self.names, pieces, self.shapes, strict=True)}

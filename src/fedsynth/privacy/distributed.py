@@ -155,6 +155,9 @@ class DistributedGaussian:
     `coin` is the chance with which a client contributes at all. It is drawn by the client and seen by nobody, so it
     amplifies also against the server; one that does not contribute sends its noise alone. For `unit="record"` the rows
     of x are records, `ids` name the party of each, and the coin is each record's: the party draws it (`draw`).
+
+    `whole`: contributions are whole grid steps as they come, so that rounding makes none longer than the clip. Whoever
+    builds them sees to it; what goes through `rounded` is held to the same limit.
     """
 
     clip: Clip
@@ -167,6 +170,7 @@ class DistributedGaussian:
     rotate: bool = True
     wrap: float = 1e-6
     unit: Unit = "client"
+    whole: bool = False
 
     def __post_init__(self) -> None:
         gaussian_event(self.noise_multiplier)
@@ -212,7 +216,10 @@ class DistributedGaussian:
     @cached_property
     def limit(self) -> int:
         """The squared sensitivity in grid steps: no contribution is longer."""
-        return norm_limit(self.steps, self.rotation.length)
+        return self._limit(self.steps)
+
+    def _limit(self, steps: float) -> int:
+        return math.floor(steps**2) if self.whole else norm_limit(steps, self.rotation.length)
 
     @property
     def loss(self) -> float:
@@ -224,7 +231,7 @@ class DistributedGaussian:
         if steps < 1:
             return math.inf
         if not self.noise_multiplier:
-            return math.sqrt(norm_limit(steps, self.rotation.length)) / steps
+            return math.sqrt(self._limit(steps)) / steps
         return self._share(steps) * math.sqrt(self.parties.honest) / (self.noise_multiplier * steps)
 
     def _enough(self) -> str:
@@ -237,7 +244,7 @@ class DistributedGaussian:
         """The standard deviation of a party's noise in grid steps."""
         if not self.noise_multiplier:
             return 0.0
-        whole = self.noise_multiplier**2 * norm_limit(steps, self.rotation.length) + _SMOOTHING**2
+        whole = self.noise_multiplier**2 * self._limit(steps) + _SMOOTHING**2
         return max(_SMOOTHING, math.sqrt(whole / self.parties.honest)) * (1 + 2.0**-20)
 
     @property

@@ -17,6 +17,7 @@ from fedsynth.recipes import vae
 from fedsynth.recipes.fed_vae import fed_vae
 from fedsynth.recipes.gan import dp_fedavg_gan
 from fedsynth.recipes.language import dp_fedavg_lm
+from fedsynth.recipes.marginals import marginals
 from fedsynth.recipes.moment_vae import moment_vae
 from fedsynth.recipes.pp_fedgan import dp_gan, pp_fedgan
 from fedsynth.recipes.record_distributed import site_gan, site_vae
@@ -177,6 +178,12 @@ CLIENT_LEVEL: tuple[tuple[Unit, Trust], ...] = (("client", "central"), ("client"
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
+        Recipe(
+            "marginals",
+            marginals,
+            (*CLIENT_LEVEL, ("client", "distributed"), ("record", "distributed")),
+            kinds=("table",),
+        ),
         Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
         Recipe("fvae", vae.fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),

@@ -33,7 +33,9 @@ class Sharing:
         0,
     )
     colluders: int = setting(0, "parties that may help the server, whose noise does not count", 0)
-    bits: int = setting(0, "bits of a number on the wire (0: 20 for clients, 24 for records)", 0, 31)
+    bits: int = setting(
+        0, "bits of a number on the wire (0: 20 for clients, 24 for records, 31 for counts)", 0, 31
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -163,7 +163,7 @@ class Generator:
             wrong = [
                 n
                 for n, s in zip(layout.names, layout.shapes, strict=True)
-                if found.get(n) is None or tuple(found[n].shape) != s
+                if found.get(n) is None or (tuple(found[n].shape) != s and not layout.open_ended)
             ]
             if wrong:
                 raise BadInput(

@@ -40,6 +40,11 @@ class RecordSums:
     mechanism: DistributedGaussian
     report: float  # the loss coordinate's share of the clip, in the clip's units
 
+    @property
+    def together(self) -> bool:
+        """Each site's message has noise of its own."""
+        return False
+
     def messages(
         self,
         model: Model,

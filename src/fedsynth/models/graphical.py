@@ -1,0 +1,302 @@
+"""A distribution over many columns from noisy tables of a few: a junction tree, fitted and sampled exactly.
+
+The fit is the distribution of least squared error, weighted by precision, with a little entropy beside it (Private-PGM:
+McKenna, Sheldon and Miklau 2019, who follow the gradient). Here its dual is solved one table at a time, in closed form,
+while walking over the tree: iterative proportional fitting (Jirousek and Preucil 1995) towards soft targets. A sweep
+costs as much as one step of the gradient, and a few dozen of them are enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from scipy.special import wrightomega
+
+Columns = tuple[int, ...]
+Table = np.ndarray  # an axis for each of its columns, in their order
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A noisy table: the share of rows in each cell, and the inverse variance of these shares (one, or one a cell)."""
+
+    columns: Columns
+    shares: Table
+    precision: Table | float
+
+    def combined(self, other: Measured) -> Measured:
+        """Two measurements of the same columns as one, each with the weight of its precision.
+
+        >>> once, again = Measured((0,), np.array([0.2, 0.8]), 1.0), Measured((0,), np.array([0.4, 0.6]), 3.0)
+        >>> once.combined(again).shares.round(2), once.combined(again).precision
+        (array([0.35, 0.65]), 4.0)
+        """
+        total = self.precision + other.precision
+        shares = (self.shares * self.precision + other.shares * other.precision) / total
+        return Measured(self.columns, shares, total)
+
+
+@dataclass(frozen=True)
+class JunctionTree:
+    """Cliques of columns in a tree: those that hold a column are connected, so that neighbors only have to agree.
+
+    `parents` gives each clique's neighbor towards the first, which has none (-1); parents come before their children.
+    """
+
+    sizes: tuple[int, ...]  # values of each column
+    cliques: tuple[Columns, ...]
+    parents: tuple[int, ...]
+
+    @classmethod
+    def over(cls, pairs: Iterable[Columns], sizes: Sequence[int]) -> JunctionTree:
+        """The tree in which each of these sets of columns lies in a clique, found by greedy elimination.
+
+        >>> tree = JunctionTree.over([(0, 1), (1, 2)], (2, 3, 4))
+        >>> tree.cliques, tree.parents, tree.cells
+        (((0, 1), (1, 2)), (-1, 0), 18)
+        """
+        cliques = _maximal_cliques(pairs, sizes)
+        placed, parents, rest = [0], {0: -1}, set(range(1, len(cliques)))
+        while rest:
+            near = {one: max(placed, key=lambda other: len(cliques[one] & cliques[other])) for one in rest}
+            following = max(rest, key=lambda one: (len(cliques[one] & cliques[near[one]]), -one))
+            parents[following] = placed.index(near[following])
+            placed.append(following)
+            rest.discard(following)
+        ordered = tuple(tuple(sorted(cliques[one])) for one in placed)
+        return cls(tuple(int(size) for size in sizes), ordered, tuple(parents[one] for one in placed))
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each clique's table."""
+        return tuple(tuple(self.sizes[column] for column in clique) for clique in self.cliques)
+
+    @cached_property
+    def cells(self) -> int:
+        """How many numbers the tables of all cliques have: what a fit costs."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    @cached_property
+    def separators(self) -> tuple[Columns, ...]:
+        """The columns that each clique shares with its parent."""
+        shared = (
+            set(clique) & set(self.cliques[parent]) if parent >= 0 else set()
+            for clique, parent in zip(self.cliques, self.parents, strict=True)
+        )
+        return tuple(tuple(sorted(columns)) for columns in shared)
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """The cliques below each."""
+        below: list[list[int]] = [[] for _ in self.cliques]
+        for child, parent in enumerate(self.parents):
+            if parent >= 0:
+                below[parent].append(child)
+        return tuple(tuple(children) for children in below)
+
+    def home(self, columns: Iterable[int]) -> int | None:
+        """The smallest clique that holds these columns; None if there is none."""
+        wanted = set(columns)
+        holding = [place for place, clique in enumerate(self.cliques) if wanted <= set(clique)]
+        return min(holding, key=lambda place: math.prod(self.shapes[place]), default=None)
+
+
+def _maximal_cliques(pairs: Iterable[Columns], sizes: Sequence[int]) -> list[frozenset[int]]:
+    """The cliques of a triangulation: columns are eliminated one by one, the cheapest first."""
+    near: dict[int, set[int]] = {column: set() for column in range(len(sizes))}
+    for pair in pairs:
+        for one, other in combinations(pair, 2):
+            near[one].add(other)
+            near[other].add(one)
+    cliques: list[frozenset[int]] = []
+    while near:
+        column = min(near, key=lambda one: (math.prod(int(sizes[c]) for c in near[one] | {one}), one))
+        clique = frozenset(near[column] | {column})
+        if not any(clique <= larger for larger in cliques):
+            cliques.append(clique)
+        for one in near.pop(column):
+            near[one] = (near[one] | clique) - {one, column}
+    return cliques
+
+
+def project(table: Table, columns: Columns, onto: Columns) -> Table:
+    """The table summed over all columns that are not in `onto`, with its axes in that order."""
+    dropped = tuple(axis for axis, column in enumerate(columns) if column not in onto)
+    summed = table.sum(axis=dropped) if dropped else table
+    left = [column for column in columns if column in onto]
+    return summed.transpose([left.index(column) for column in onto])
+
+
+def spread(table: Table, columns: Columns, into: Columns) -> Table:
+    """The table seen as one over the columns `into`, with axes of length one for those it does not have."""
+    ordered = [column for column in into if column in columns]
+    moved = table.transpose([columns.index(column) for column in ordered])
+    shape = [moved.shape[ordered.index(column)] if column in columns else 1 for column in into]
+    return moved.reshape(shape)
+
+
+class Walk:
+    """Tables of all cliques, of which the one that the walk stands at is the true marginal of their product."""
+
+    def __init__(self, tree: JunctionTree, tables: Iterable[Table]) -> None:
+        self.tree = tree
+        self.tables = [np.array(table, dtype=np.float64) for table in tables]
+
+    def step(self, start: int, to: int, known: Table | None = None) -> Table:
+        """Go to a neighbor: what is known here of the columns they share becomes known there; return it.
+
+        `known` is what the product of all tables already divides by for these columns, if not the neighbor's marginal.
+        """
+        tree = self.tree
+        shared = tree.separators[to if tree.parents[to] == start else start]
+        here = project(self.tables[start], tree.cliques[start], shared)
+        there = project(self.tables[to], tree.cliques[to], shared) if known is None else known
+        ratio = np.divide(here, there, out=np.zeros_like(here), where=there > _TINY)
+        self.tables[to] *= spread(ratio, shared, tree.cliques[to])
+        return here
+
+    def calibrate(self, known: Sequence[Table]) -> None:
+        """Make every table a marginal of their product over what is `known` of the columns shared with parents."""
+        passed = list(known)
+        for child in range(len(self.tables) - 1, 0, -1):
+            passed[child] = self.step(child, self.tree.parents[child], passed[child])
+        for child in range(1, len(self.tables)):
+            self.step(self.tree.parents[child], child, passed[child])
+
+    def hand_out(self) -> None:
+        """Make every table a marginal, if the first one is."""
+        for child in range(1, len(self.tables)):
+            self.step(self.tree.parents[child], child)
+
+
+@dataclass
+class _Target:
+    """A measured table and its dual variable."""
+
+    columns: Columns
+    shares: Table
+    weight: Table  # of its squared error, in units of the entropy
+    dual: Table
+
+    def solved(self, now: Table) -> Table:
+        """The factor by which the table changes if its dual is solved for and all others stay as they are.
+
+        The best table q has weight × q + log q = weight × shares - dual + log p, p being the table now.
+        """
+        now = np.maximum(now, _TINY)
+        right = self.weight * self.shares - self.dual + np.log(now) + np.log(self.weight)
+        best = np.maximum(wrightomega(right) / self.weight, _TINY)
+        self.dual = self.dual + np.log(best / now)
+        return best / now
+
+
+def fit(
+    tree: JunctionTree,
+    measured: Sequence[Measured],
+    *,
+    entropy: float,
+    start: Sequence[Table] | None = None,
+    sweeps: int = 60,
+    tolerance: float = 1e-4,
+) -> list[Table]:
+    """The marginals of all cliques: least weighted squared error of the measured tables, minus `entropy` × entropy.
+
+    Each measured table must lie in a clique. `start` are the cliques' tables before the first sweep: uniform ones, or
+    with zeros where a combination is impossible. Sweeps end when one moves the tables by less than `tolerance` on
+    average.
+    """
+    by_clique: dict[int, list[_Target]] = {}
+    for one in _combined(measured):
+        place = tree.home(one.columns)
+        assert place is not None, f"columns {one.columns} lie in no clique"
+        weight = np.broadcast_to(np.asarray(one.precision, dtype=np.float64) / entropy, one.shares.shape)
+        by_clique.setdefault(place, []).append(
+            _Target(one.columns, one.shares, weight, np.zeros(one.shares.shape))
+        )
+    walk = Walk(tree, start or [np.full(shape, 1 / math.prod(shape)) for shape in tree.shapes])
+    if start:
+        walk.calibrate([np.ones([tree.sizes[column] for column in shared]) for shared in tree.separators])
+    count = sum(map(len, by_clique.values()))
+    for _ in range(sweeps):
+        if _sweep(walk, by_clique, 0) < tolerance * count:
+            break
+    walk.hand_out()
+    return [table / table.sum() for table in walk.tables]
+
+
+def _combined(measured: Sequence[Measured]) -> list[Measured]:
+    """One measurement of each set of columns."""
+    by_columns: dict[Columns, Measured] = {}
+    for one in measured:
+        earlier = by_columns.get(one.columns)
+        by_columns[one.columns] = one if earlier is None else earlier.combined(one)
+    return list(by_columns.values())
+
+
+def _sweep(walk: Walk, by_clique: Mapping[int, list[_Target]], place: int) -> float:
+    """Solve for the tables of this clique and of all below it; how far they moved."""
+    moved = _solve(walk, by_clique.get(place, ()), place)
+    for child in walk.tree.children[place]:
+        walk.step(place, child)
+        moved += _sweep(walk, by_clique, child)
+        walk.step(child, place)
+    return moved
+
+
+def _solve(walk: Walk, targets: Iterable[_Target], place: int) -> float:
+    moved, clique = 0.0, walk.tree.cliques[place]
+    for target in targets:
+        now = project(walk.tables[place], clique, target.columns)
+        ratio = target.solved(now)
+        walk.tables[place] *= spread(ratio, target.columns, clique)
+        moved += float(np.abs(now * (ratio - 1)).sum())
+    return moved
+
+
+def conditioned(
+    tree: JunctionTree, tables: Sequence[Table], chances: Mapping[int, np.ndarray]
+) -> list[Table]:
+    """The cliques' marginals given evidence: for some columns, how likely each value meets it."""
+    walk = Walk(tree, tables)
+    known = [project(*of) for of in zip(walk.tables, tree.cliques, tree.separators, strict=True)]
+    for column, likely in chances.items():
+        place = tree.home((column,))
+        assert place is not None
+        walk.tables[place] *= spread(np.asarray(likely, dtype=np.float64), (column,), tree.cliques[place])
+    walk.calibrate(known)
+    return [table / max(table.sum(), _TINY) for table in walk.tables]
+
+
+def sample(tree: JunctionTree, tables: Sequence[Table], rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows [rows, columns] drawn down the tree: each clique's new columns given those it shares with its parent."""
+    drawn = np.zeros((rows, len(tree.sizes)), dtype=np.int64)
+    for clique, shared, table in zip(tree.cliques, tree.separators, tables, strict=True):
+        fresh = tuple(column for column in clique if column not in shared)
+        if not fresh:
+            continue
+        lead = math.prod(tree.sizes[column] for column in shared)
+        chances = project(table, clique, (*shared, *fresh)).reshape(lead, -1)
+        given = np.zeros(rows, dtype=np.int64)
+        for column in shared:
+            given = given * tree.sizes[column] + drawn[:, column]
+        place = _draw(chances, given, rng)
+        for column in reversed(fresh):
+            place, drawn[:, column] = np.divmod(place, tree.sizes[column])
+    return drawn
+
+
+def _draw(chances: np.ndarray, given: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each row a place in its line of `chances`, by one search in all lines laid end to end."""
+    width = chances.shape[1]
+    masses = chances.sum(axis=1, keepdims=True)
+    lines = np.where(masses > 0, chances, 1.0 / width)
+    lines = lines / lines.sum(axis=1, keepdims=True)
+    ends = np.cumsum(lines, axis=1) + np.arange(len(lines))[:, None]
+    place = np.searchsorted(ends.ravel(), given + rng.random(len(given)), side="right") - given * width
+    return place.clip(0, width - 1)

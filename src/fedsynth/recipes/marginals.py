@@ -1,0 +1,223 @@
+"""Tables from noisy sums of counts: what goes with what, asked in a few rounds, and the distribution that fits it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.schedule import Everyone
+from fedsynth.federation.server import Momentum
+from fedsynth.federation.state import ServerState
+from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.table_domain import TableDomain
+from fedsynth.models.table_question import QuestionForm, unmerged
+from fedsynth.models.table_survey import Answer, Plan, Survey
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.distributed import DistributedGaussian
+from fedsynth.privacy.local import LocalGaussian
+from fedsynth.privacy.mechanism import Mechanism
+from fedsynth.privacy.none import NoPrivacy
+from fedsynth.recipes.settings import check_ranges, setting
+from fedsynth.recipes.sharing import Sharing
+from fedsynth.recipes.task import Task
+from fedsynth.rng import Rng
+from fedsynth.training.table_sums import TableSums
+from fedsynth.transport.registry import transport_named
+
+_BITS = 31
+_HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked in which round."""
+
+    rounds: int = setting(10, "rounds; each is one noisy sum and has the same share of the budget", 2)
+    pair_rounds: int = setting(3, "rounds, after the first, that ask for all pairs of columns", 1)
+    most_values: int = setting(32, "values that a column keeps when rare ones are merged", 2, 1000)
+    most_cells: int = setting(1_000_000, "cells of all tables of a round together", 100)
+    label_weight: float = setting(2.0, "weight of tables with the label, others have 1", 0.01, 100)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How large the fitted model may be, and how smooth."""
+
+    tree_cells: int = setting(
+        400_000, "cells of the junction tree: more fits more pairs, and takes longer", 1000
+    )
+    smoothness: float = setting(0.01, "weight of entropy beside the squared error, for each row", 1e-9)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class CountPrivacy:
+    """The noise of each round's sum."""
+
+    noise_multiplier: float = setting(0.0, "noise over the norm of an answer; calibrated from --epsilon", 0.0)
+    most_records: int = setting(
+        1_000_000, "records of all sites together: more would leave the ring (unit record)", 1, 100_000_000
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What the server makes of the rounds' sums: the next question, and at the end the distribution."""
+
+    plan: Plan
+    sums: TableSums
+    noise: float  # standard deviation of each number of the mean
+
+    @property
+    def form(self) -> QuestionForm:
+        """How questions are written."""
+        return self.sums.form
+
+    def first(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
+        """The parts with the first question, which the schema alone decides."""
+        return {**parts, "question": self.form.write(Survey(self.plan, ()).following())}
+
+    def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
+        """The state after this answer, with the next question."""
+        earlier = state.memory.get("questions", torch.empty(0, self.form.length))
+        answers = state.memory.get("answers", torch.empty(0, self.form.most_cells, dtype=torch.float64))
+        questions = torch.cat([earlier, state.parts["question"][None]])
+        answers = torch.cat([answers, mean[None].double()])
+        state = replace(state, memory={"questions": questions, "answers": answers})
+        if len(answers) >= self.plan.rounds:
+            return state
+        following = self.form.write(self.survey(questions, answers).following())
+        return replace(state, parts={**state.parts, "question": following})
+
+    def finish(self, state: ServerState) -> ServerState:
+        """The state with the distribution that all answers so far say."""
+        survey = self.survey(state.memory["questions"], state.memory["answers"])
+        fitted = Distribution(*survey.fitted(), survey.maps, [one.shares for one in survey.singles])
+        state = replace(state, parts={**state.parts, "fitted": fitted.pack()})
+        if self.plan.label is None:
+            return state
+        balance = torch.from_numpy(fitted.marginal(self.plan.label)).float()
+        return state.with_balance(balance / balance.sum())
+
+    def survey(self, questions: Tensor, answers: Tensor) -> Survey:
+        """All that was asked and answered."""
+        known = []
+        for written, values in zip(questions, answers, strict=True):
+            question = self.form.read(written)
+            cells = values.numpy()[: question.cells]
+            known.append(Answer(question, cells, self.noise, self.sums.scale(question)))
+        return Survey(self.plan, tuple(known))
+
+
+def marginals(
+    task: Task,
+    asking: Asking = Asking(),
+    fitting: Fitting = Fitting(),
+    privacy: CountPrivacy = CountPrivacy(),
+    sharing: Sharing = Sharing(),
+) -> Algorithm:
+    """Count which values go together, under noise, and fit the distribution that says just that: for tables.
+
+    A client sends, for each table that is asked for, the shares of its rows in the cells: one vector of bounded norm a
+    round. First single columns, then all pairs, then those pairs again that matter most; what is asked next is decided
+    from noisy answers alone. The server fits a graphical model to all answers (Private-PGM).
+    """
+    if task.kind != "table":
+        raise Incompatible(f"kind={task.kind}: marginals counts the values of tables")
+    domain = TableDomain(task.schema)
+    pairs = len(domain.sizes) * (len(domain.sizes) - 1) // 2
+    form = QuestionForm(domain.sizes, len(domain.sizes) + pairs, _cells(domain, asking))
+    mechanism, noise = _mechanism(task, privacy, form.most_cells, sharing)
+    plan = Plan(
+        domain.sizes,
+        domain.ordered,
+        domain.label,
+        asking.rounds,
+        min(asking.pair_rounds, asking.rounds - 1),
+        asking.most_values,
+        form.most_cells,
+        fitting.tree_cells,
+        asking.label_weight,
+        fitting.smoothness * task.clients,
+    )
+    sums = TableSums(domain, form, mechanism, task.unit if task.private else "client")
+    _check_grid(sums, plan)
+    learning = Learning(plan, sums, noise / task.clients)
+    return Algorithm(
+        name="marginals",
+        model=MarginalModel(domain, form),
+        homes=_HOMES,
+        plan=(),
+        mechanism=mechanism,
+        schedule=Everyone(task.clients, "none", _adjacency(task)),
+        server=Momentum(),
+        rounds=asking.rounds,
+        transport=transport_named(task.transport if task.private else "clear"),
+        report=0.0,
+        sums=sums,
+        ready=learning.first,
+        learn=learning,
+        finish=learning.finish,
+    )
+
+
+def _cells(domain: TableDomain, asking: Asking) -> int:
+    """The most cells that any question has, from the schema alone."""
+    kept = [min(size, asking.most_values + 2) for size in domain.sizes]
+    pairs = sum(one * other for one, other in combinations(kept, 2))
+    return max(sum(domain.sizes), min(asking.most_cells, pairs))
+
+
+def _adjacency(task: Task) -> str:
+    """Neighbours: who hides its own message may have any other rows; that a client is there no masked sum hides."""
+    if task.trust == "local":
+        return "replace-one"
+    return "zero-out" if task.trust == "distributed" and task.unit == "client" else "add-remove"
+
+
+def _check_grid(sums: TableSums, plan: Plan) -> None:
+    """Refuse more pairs than a record has grid steps for: those of least weight would count nothing."""
+    everything = plan.question(unmerged(plan.sizes), plan.pairs or [(0,)])
+    if not sums.scale(everything).min() > 0:
+        raise Incompatible(
+            f"{len(plan.pairs)} pairs of columns: a record has no grid step left for some; set most_records lower"
+        )
+
+
+def _mechanism(task: Task, privacy: CountPrivacy, cells: int, sharing: Sharing) -> tuple[Mechanism, float]:
+    """Who adds the noise, and the standard deviation of each number of the sum."""
+    noise, clip = privacy.noise_multiplier, Clip(1.0)
+    if not task.private:
+        return NoPrivacy(), 0.0
+    if task.trust == "local":
+        return LocalGaussian(clip, noise), noise * math.sqrt(task.clients)
+    if task.trust == "central":
+        return CentralGaussian(clip, noise), noise
+    by_record = task.unit == "record"
+    mechanism = DistributedGaussian(
+        clip,
+        noise,
+        cells,
+        sharing.parties(task),
+        contributions=privacy.most_records if by_record else task.clients,
+        bits=sharing.bits or _BITS,
+        rotate=False,
+        unit=task.unit,
+        whole=by_record,
+    )
+    return mechanism, mechanism.share * math.sqrt(mechanism.parties.count)

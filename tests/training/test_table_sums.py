@@ -1,0 +1,163 @@
+"""What a client sends of its rows: never longer than the clip, a client weighs as one, records are counted exactly."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsynth.data.clients import Padded
+from fedsynth.data.column import Column
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput
+from fedsynth.models.marginals import MarginalModel
+from fedsynth.models.table_domain import TableDomain
+from fedsynth.models.table_question import Question, QuestionForm, unmerged
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.local import LocalGaussian
+from fedsynth.rng import Rng
+from fedsynth.training.table_sums import TableSums
+
+DOMAIN = TableDomain(
+    Schema(
+        columns=(
+            Column("first", "categorical", categories=tuple("abc")),
+            Column("second", "integer", min=0, max=3, missing=True),
+            Column("label", "binary"),
+        ),
+        label="label",
+    )
+)
+FORM = QuestionForm(DOMAIN.sizes, 8, 100)
+MODEL = MarginalModel(DOMAIN, FORM)
+PAIRS = Question(unmerged(DOMAIN.sizes), ((0, 1), (0, 2), (1, 2)), (1.0, 2.0, 2.0))
+CENTRAL = TableSums(DOMAIN, FORM, CentralGaussian(Clip(1.0), 1.0))
+QUIET = DistributedGaussian(
+    Clip(1.0), 0.0, FORM.most_cells, Parties(2, 2), contributions=1000, bits=31, rotate=False,
+    unit="record", whole=True,
+)  # fmt: skip
+RECORDS = TableSums(DOMAIN, FORM, QUIET, "record")
+TABLES = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2), (2, 1))
+
+
+def padded(codes: list[list[list[int]]]) -> Padded:
+    """Clients with rows of these values."""
+    most = max(1, *map(len, codes))
+    rows = torch.zeros(len(codes), most, 3, dtype=torch.int64)
+    mask = torch.zeros(len(codes), most, dtype=torch.bool)
+    for client, values in enumerate(codes):
+        for place, row in enumerate(values):
+            rows[client, place], mask[client, place] = torch.tensor(row), True
+    x = DOMAIN.rows(rows.reshape(-1, 3), Rng(0)).reshape(len(codes), most, -1)
+    return Padded(x, rows[..., 2], mask)
+
+
+def sent(sums: TableSums, codes: list[list[list[int]]], question: Question = PAIRS) -> torch.Tensor:
+    ids = np.arange(len(codes))
+    return sums.messages(MODEL, {"question": FORM.write(question)}, padded(codes), ids, {}, Rng(1))
+
+
+def a_client(draw: np.random.Generator) -> list[list[int]]:
+    return [[int(draw.integers(size)) for size in DOMAIN.sizes] for _ in range(draw.integers(0, 6))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(TABLES), st.floats(2.0**-20, 2.0**20, width=32)), min_size=1, max_size=4
+    ),
+    st.integers(0, 2**32 - 1),
+)
+def test_no_unit_moves_any_answer_by_more_than_the_clip(tables, seed):
+    """By search over questions and rows, with an empty neighbour: for clients and for single records."""
+    draw = np.random.default_rng(seed)
+    question = Question(unmerged(DOMAIN.sizes), *zip(*tables, strict=True))
+    client = a_client(draw)
+    alone = sent(CENTRAL, [client], question)
+    assert float(alone.norm()) <= 1.0
+    record = [[int(draw.integers(size)) for size in DOMAIN.sizes]]
+    with_it, without = (sent(RECORDS, [rows], question).double() for rows in (client + record, client))
+    moved = QUIET.wire(FORM.most_cells).centered((with_it - without)[0].long())
+    assert float(moved.square().sum()) <= QUIET.limit <= QUIET.steps**2
+
+
+def test_a_table_left_out_of_the_scale_is_found(monkeypatch):
+    """The planted bug: as if the last table cost nothing. A record's answer is then longer than the clip."""
+    short = property(lambda question: np.asarray(question.weights) / np.linalg.norm(question.weights[:-1]))
+    monkeypatch.setattr(Question, "scale", short)
+    moved = sent(RECORDS, [[[0, 0, 0]]])[0].double()
+    assert float(moved.square().sum()) > QUIET.limit
+    assert float(sent(CENTRAL, [[[0, 0, 0]]]).norm()) <= 1.0  # of a client the clip holds whatever the scale
+
+
+def test_a_client_with_many_rows_weighs_as_one():
+    once, often = sent(CENTRAL, [[[0, 1, 1]]]), sent(CENTRAL, [[[0, 1, 1]] * 7])
+    assert torch.equal(once, often) and float(once.norm()) > 0.999
+    half = sent(CENTRAL, [[[0, 1, 1], [2, 3, 0]]])
+    other = sent(CENTRAL, [[[2, 3, 0]]])
+    assert torch.allclose(half, (once + other) / 2, atol=1e-5)
+
+
+def test_an_answer_holds_the_shares_of_rows_in_each_cell():
+    answer = sent(CENTRAL, [[[0, 1, 1], [0, 2, 1]], [[2, 4, 0]]])[0, : PAIRS.cells].numpy()
+    first, second, third = (
+        values / scale for values, scale in zip(PAIRS.split(answer), PAIRS.scale, strict=True)
+    )
+    assert np.allclose([first[0, 1], first[0, 2], first[2, 4]], [0.5, 0.5, 1.0], atol=1e-5)
+    assert np.allclose([second[0, 1], second[2, 0], third.sum()], [1.0, 1.0, 2.0], atol=1e-5)
+    assert first.sum() == pytest.approx(2, abs=1e-4)
+
+
+def test_clients_added_up_at_once_are_the_sum_of_their_messages():
+    draw = np.random.default_rng(3)
+    clients = [a_client(draw) for _ in range(9)]
+    each = sum(sent(CENTRAL, [client]) for client in clients)
+    assert torch.equal(sent(CENTRAL, clients), each)
+
+
+def test_an_empty_client_sends_nothing():
+    assert float(sent(CENTRAL, [[]]).abs().max()) == 0.0
+    assert int(sent(RECORDS, [[]]).abs().max()) == 0
+
+
+def test_who_adds_noise_sends_a_message_each():
+    local = replace(CENTRAL, mechanism=LocalGaussian(Clip(1.0), 1.0))
+    assert not local.together and CENTRAL.together and not RECORDS.together
+    messages = sent(local, [[[0, 0, 0]], [[1, 1, 1]]])
+    assert messages.shape == (2, 100) and 0.7 < float(messages.std()) < 1.3
+
+
+def test_records_are_counted_exactly_on_the_grid():
+    rows = [[0, 1, 1]] * 5 + [[2, 4, 0]] * 3
+    integers = sent(RECORDS, [rows, [[0, 1, 1]]])
+    steps = np.floor(PAIRS.scale * QUIET.steps)
+    assert integers.dtype == torch.int32
+    counts = [
+        values / step
+        for values, step in zip(PAIRS.split(integers[0, : PAIRS.cells].numpy()), steps, strict=True)
+    ]
+    assert counts[0][0, 1] == counts[1][0, 1] == 5 and counts[2][4, 0] == 3
+    assert all(table.sum() == 8 for table in counts)
+    mean, _ = QUIET.estimate(integers.long().sum(0), 1.0, {}, Rng(0))
+    scale = RECORDS.scale(PAIRS)
+    assert PAIRS.split(mean[: PAIRS.cells].numpy())[0][0, 1] / scale[0] == pytest.approx(6, rel=1e-12)
+
+
+def test_a_site_adds_its_share_of_the_noise():
+    noisy = replace(RECORDS, mechanism=replace(QUIET, noise_multiplier=2.0))
+    mechanism = noisy.mechanism
+    integers = sent(noisy, [[[0, 0, 0]]])
+    noise = mechanism.wire(100).centered(integers[0].long()).std() * mechanism.grid
+    assert 0.7 * mechanism.share < float(noise) < 1.3 * mechanism.share
+
+
+@pytest.mark.parametrize("sums", [CENTRAL, RECORDS], ids=["client", "record"])
+def test_a_question_that_does_not_fit_is_not_answered(sums):
+    vector = FORM.write(PAIRS)
+    vector[0] = 99
+    with pytest.raises(BadInput, match="99 tables"):
+        sums.messages(MODEL, {"question": vector}, padded([[[0, 0, 0]]]), np.arange(1), {}, Rng(1))

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.encode import Block
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.loop import Round, run
 from fedsynth.federation.schedule import FixedCohort
@@ -27,6 +26,7 @@ from fedsynth.models.model import Model, layouts
 from fedsynth.models.vae import ImageVAE, TableVAE
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.training.optimizer import SGD, Adam
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import Epochs

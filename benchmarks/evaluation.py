@@ -26,7 +26,7 @@ SHADOWED = {
 
 def drawn(rows, key):
     """Adult's rows drawn again: as large a table as is asked for."""
-    from fedsynth.data.datasets import adult
+    from fedsynth.research.datasets import adult
     from fedsynth.rng import Rng
 
     frame, schema = adult()
@@ -34,8 +34,8 @@ def drawn(rows, key):
 
 
 def table_case(rows):
-    from fedsynth.evaluation.attacks import Claim
-    from fedsynth.evaluation.suite import evaluate
+    from fedsynth.assess.attacks.table_attacks import Claim
+    from fedsynth.assess.suite import evaluate
 
     real, schema = drawn(rows, "real")
     synthetic, test = drawn(rows, "synthetic")[0], drawn(20_000, "test")[0]
@@ -53,10 +53,10 @@ def table_case(rows):
 
 
 def shadow_case(recipe, settings):
-    from fedsynth.data.datasets import adult
-    from fedsynth.evaluation.shadow_game import ShadowGame
+    from fedsynth.assess.attacks.shadow_game import ShadowGame
     from fedsynth.recipes.budget import fit_budget
     from fedsynth.recipes.registry import recipe_named
+    from fedsynth.research.datasets import adult
     from fedsynth.synthesis.request import Request
 
     real, schema = adult("train")
@@ -108,7 +108,7 @@ def main():
     if options.here:
         print(json.dumps(measure(options.case[0])))
         return
-    from fedsynth.evaluation.experiment import machine
+    from fedsynth.research.experiment import machine
 
     results = json.loads(TARGET.read_text()) if TARGET.exists() else {}
     for case in options.case or CASES:

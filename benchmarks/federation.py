@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psutil
 
-from fedsynth.engines.nvflare_kits import Kit, create
-from fedsynth.engines.nvflare_node import running
-from fedsynth.engines.nvflare_session import Line, wait_for
+from fedsynth.deploy.nvflare.kits import Kit, create
+from fedsynth.deploy.nvflare.node import running
+from fedsynth.deploy.nvflare.session import Line, wait_for
 
 HERE = Path(__file__).parent
 WORK = {"server": "federation_echo.Sender", "client": "federation_echo.Echo"}
@@ -52,7 +52,7 @@ class Nodes:
             keys["class_allow_list"].append("federation_echo.")
             path.write_text(json.dumps(keys))
             role = "server" if kit.name == "server" else "site"
-            command = [sys.executable, "-m", "fedsynth.engines.nvflare_node", str(kit), role, "127.0.0.1"]
+            command = [sys.executable, "-m", "fedsynth.deploy.nvflare.node", str(kit), role, "127.0.0.1"]
             self.processes.append(subprocess.Popen(command, env=environment))
 
     def line(self) -> Line:

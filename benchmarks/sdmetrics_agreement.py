@@ -22,9 +22,9 @@ ROWS = 5_000
 
 
 def ours(real, synthetic, schema):
-    from fedsynth.evaluation.fidelity import column_pairs, column_shapes
-    from fedsynth.evaluation.tables import Tables
-    from fedsynth.evaluation.validity import coverage, validity
+    from fedsynth.assess.scores.fidelity import column_pairs, column_shapes
+    from fedsynth.assess.scores.tables import Tables
+    from fedsynth.assess.scores.validity import coverage, validity
 
     tables = Tables.of(real, synthetic, schema)
     boundary, category = (score.detail["adherence_to_real"] for score in validity(tables))
@@ -67,7 +67,7 @@ def theirs(real, synthetic, numeric):
 
 
 def tables():
-    from fedsynth.data.datasets import adult
+    from fedsynth.research.datasets import adult
 
     rows, schema = adult()
     drawn = rows.sample(2 * ROWS, random_state=0)

@@ -15,5 +15,5 @@ def test_the_names_of_the_package_are_there_and_no_others():
 
 
 def test_the_processes_that_only_move_bytes_do_not_load_torch():
-    code = "import sys, fedsynth.engines.nvflare_node; sys.exit('torch' in sys.modules)"
+    code = "import sys, fedsynth.deploy.nvflare.node; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

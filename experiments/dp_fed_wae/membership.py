@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from fedsynth.evaluation.experiment import machine
-from fedsynth.evaluation.experiment_data import a9a_tables
-from fedsynth.evaluation.membership import membership_attack
-from fedsynth.evaluation.shadow import Shadows
+from fedsynth.assess.attacks.membership import membership_attack
+from fedsynth.assess.attacks.shadow import Shadows
+from fedsynth.research.experiment import machine
+from fedsynth.research.experiment_data import a9a_tables
 
 HERE = Path(__file__).parent
 PAPER = {0.0: 0.642, 8.0: 0.535, 2.0: 0.519, 0.5: 0.506}

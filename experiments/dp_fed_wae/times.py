@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from fedsynth.data.clients import clients_from, encode_clients
-from fedsynth.evaluation.experiment import machine
-from fedsynth.evaluation.experiment_data import a9a_tables
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.experiment import machine
+from fedsynth.research.experiment_data import a9a_tables
 from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
 

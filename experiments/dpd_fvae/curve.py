@@ -12,7 +12,7 @@ import itertools
 import json
 from pathlib import Path
 
-from fedsynth.evaluation.image_experiment import ImageJudge
+from fedsynth.research.image_experiment import ImageJudge
 from fedsynth.synthesis.request import Request
 
 EPSILONS = (3.0, 0.3, 0.1)

@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedsynth.assess.report.picture import write_grid
+from fedsynth.assess.scores.image_utility import image_performance
 from fedsynth.data.clients import encode_clients, image_clients_from
-from fedsynth.data.datasets import fashion_mnist, mnist
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.evaluation.image_utility import image_performance
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.recipes.registry import recipe_named
-from fedsynth.report.picture import write_grid
+from fedsynth.research.datasets import fashion_mnist, mnist
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.generator import Generator
 
 BATCH = {"batch_size": 32, "optimizer": "adam", "learning_rate": 1e-3, "encoder_learning_rate": 1e-3}

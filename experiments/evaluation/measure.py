@@ -14,11 +14,11 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from fedsynth.assess.attacks.table_attacks import Claim
+from fedsynth.assess.suite import evaluate
 from fedsynth.data.clients import clients_from
-from fedsynth.data.datasets import adult
-from fedsynth.evaluation.attacks import Claim
-from fedsynth.evaluation.experiment import machine
-from fedsynth.evaluation.suite import evaluate
+from fedsynth.research.datasets import adult
+from fedsynth.research.experiment import machine
 from fedsynth.rng import Rng
 from fedsynth.synthesis.synthesizer import Synthesizer
 

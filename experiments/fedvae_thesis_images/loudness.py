@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from fedsynth.data.clients import encode_clients, image_clients_from
-from fedsynth.data.datasets import mnist, mnist_writers
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.evaluation.experiment import Experiment, machine
 from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.datasets import mnist, mnist_writers
+from fedsynth.research.experiment import Experiment, machine
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 
 HERE = Path(__file__).parent
 ROWS = ("writers_unified_10", "writers_separate_10", "writers_smooth_10", "writers_smooth_separate_10")

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from pixels import inverted, primary_network, scores_of, writers
 
-from fedsynth.data.datasets import mnist
-from fedsynth.inspect.asked import Inspection
-from fedsynth.inspect.contrast import intensity
-from fedsynth.inspect.findings import Findings
-from fedsynth.inspect.inspection import inspect
-from fedsynth.inspect.primary import Installed
-from fedsynth.inspect.selection import Selection
-from fedsynth.inspect.verdict import Simulation
-from fedsynth.report.picture import write_grid
+from fedsynth.assess.report.picture import write_grid
+from fedsynth.inspection.contrast import intensity
+from fedsynth.inspection.findings import Findings
+from fedsynth.inspection.inspection import inspect
+from fedsynth.inspection.primary import Installed
+from fedsynth.inspection.request import Inspection
+from fedsynth.inspection.selection import Selection
+from fedsynth.inspection.verdict import Simulation
+from fedsynth.research.datasets import mnist
 from fedsynth.synthesis.request import Request
 
 BY_EXAMPLE = {

@@ -13,12 +13,12 @@ from pathlib import Path
 import torch
 from records import BUGS, broken, people, public_model, scores_of, usual_score
 
-from fedsynth.data.datasets import adult
-from fedsynth.inspect.asked import Inspection
-from fedsynth.inspect.inspection import inspect
-from fedsynth.inspect.primary import Installed
-from fedsynth.inspect.selection import Selection
-from fedsynth.inspect.verdict import Simulation
+from fedsynth.inspection.inspection import inspect
+from fedsynth.inspection.primary import Installed
+from fedsynth.inspection.request import Inspection
+from fedsynth.inspection.selection import Selection
+from fedsynth.inspection.verdict import Simulation
+from fedsynth.research.datasets import adult
 from fedsynth.synthesis.request import Request
 
 # one answer about every two columns, and a single step after it

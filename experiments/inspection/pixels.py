@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedsynth.data.clients import RawClients, image_clients_from
-from fedsynth.data.datasets import mnist, mnist_writers
+from fedsynth.research.datasets import mnist, mnist_writers
 from fedsynth.rng import Rng
 
 STEPS = 60  # of the primary model's training: few, so that writers differ in accuracy

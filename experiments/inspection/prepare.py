@@ -17,9 +17,9 @@ from records import BUGS, broken, people, public_model, usual_score
 from torch import nn
 
 from fedsynth.data.clients import RawClients
-from fedsynth.data.datasets import adult, data_folder, mnist
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import words_of
+from fedsynth.research.datasets import adult, data_folder, mnist
 
 HERE = Path(__file__).parent / "data"
 AFFECTED = 0.5

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedsynth.data.datasets import mnist
+from fedsynth.research.datasets import mnist
 
 MISSING = "7"
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from fedsynth.data.clients import RawClients, clients_from
-from fedsynth.data.datasets import adult
 from fedsynth.data.encode import TableEncoding
-from fedsynth.inspect.unlabelled import without_label
+from fedsynth.inspection.unlabelled import without_label
+from fedsynth.research.datasets import adult
 from fedsynth.rng import Rng
 
 CLIENTS = 1000

@@ -15,8 +15,8 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from fedsynth.evaluation.plain_rows import Line, measured, spread, write_rows
-from fedsynth.inspect.contrast import INTENSITY
+from fedsynth.inspection.contrast import INTENSITY
+from fedsynth.research.plain_rows import Line, measured, spread, write_rows
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -18,13 +18,13 @@ from pixels import primary_network, scores_of, writers
 from public_digits import MISSING, Subspaces, public_subspaces, usual_score
 from torch import nn
 
-from fedsynth.data.datasets import data_folder, mnist
+from fedsynth.assess.report.picture import write_grid
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
-from fedsynth.inspect.contrast import intensity
-from fedsynth.inspect.sample import Sample
-from fedsynth.inspect.text import unknown_by_position
-from fedsynth.report.picture import write_grid
+from fedsynth.inspection.contrast import intensity
+from fedsynth.inspection.sample import Sample
+from fedsynth.inspection.text import unknown_by_position
+from fedsynth.research.datasets import data_folder, mnist
 from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
 

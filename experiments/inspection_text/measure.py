@@ -22,11 +22,11 @@ from bug import beginnings, encode_words, sentences_by_user, unknown_words, with
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "language"))
 from words import public_words
 
-from fedsynth.data.corpora import stack_exchange
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
-from fedsynth.inspect.text import Speaker, first_word_shift, unknown_by_position, unlisted_words
+from fedsynth.inspection.text import Speaker, first_word_shift, unknown_by_position, unlisted_words
 from fedsynth.privacy import account
+from fedsynth.research.corpora import stack_exchange
 from fedsynth.rng import Rng
 from training import clients_of, cost_of, noise_for, train
 

@@ -12,9 +12,9 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from fedsynth.evaluation.plain_rows import measured, spread, write_rows
-from fedsynth.inspect.text import FIRST_WORD_SHIFT
+from fedsynth.inspection.text import FIRST_WORD_SHIFT
 from fedsynth.privacy.projection import Training, default_delta, project_central
+from fedsynth.research.plain_rows import measured, spread, write_rows
 
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "measured"

@@ -15,7 +15,7 @@ import measure
 import torch
 
 from fedsynth.data.schema import Schema
-from fedsynth.inspect.text import Speaker, unlisted_words
+from fedsynth.inspection.text import Speaker, unlisted_words
 from fedsynth.rng import Rng
 from training import train
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from words import public_words
 
-from fedsynth.data.corpora import stack_exchange
+from fedsynth.assess.scores.reader import Reader
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
-from fedsynth.evaluation.exposure import Frame, exposures
-from fedsynth.evaluation.reader import Reader
+from fedsynth.research.corpora import stack_exchange
+from fedsynth.research.exposure import Frame, exposures
 from fedsynth.rng import Rng
 from training import MOST_ROWS, clients_of, pieces_by_user, train
 

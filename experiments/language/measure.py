@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from words import public_words
 
-from fedsynth.data.corpora import shakespeare, stack_exchange, tenth
+from fedsynth.assess.scores.reader import Reader
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
-from fedsynth.evaluation.reader import Reader
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.research.corpora import shakespeare, stack_exchange, tenth
 from fedsynth.rng import Rng
 from fedsynth.synthesis.paid_vocabulary import pay_for_vocabulary
 from training import clients_of, pieces_by_user, train

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsynth.evaluation.plain_rows import measured, spread, write_rows
+from fedsynth.research.plain_rows import measured, spread, write_rows
 
 HERE = Path(__file__).resolve().parent
 MEASURED = HERE / "measured"

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 
 from fedsynth.data.clients import Clients, Padded
 from fedsynth.data.text import TextEncoding
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import run
 from fedsynth.privacy import account
@@ -22,6 +21,7 @@ from fedsynth.recipes.budget import cost
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.generator import Generator
 
 RECIPE = recipe_named("dp_fedavg_lm")

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from fedsynth.data.corpora import stack_exchange
 from fedsynth.data.text import words_of
+from fedsynth.research.corpora import stack_exchange
 
 
 def public_words(count, read=stack_exchange):

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 from fedsynth.data.clients import encode_clients, image_clients_from
-from fedsynth.data.datasets import mnist
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.evaluation.experiment import machine
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.datasets import mnist
+from fedsynth.research.experiment import machine
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 
 RECORDS, NOISE, REPEATS = 6000, 0.7, 3
 STACKS, COUNTS = (1, 10), (3, 4, 6, 8, 10)

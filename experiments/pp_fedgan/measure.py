@@ -32,27 +32,27 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from fedsynth.data.clients import encode_clients, image_clients_from
-from fedsynth.data.datasets import fashion_mnist, mnist, svhn
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.engines.speeds import Speeds
-from fedsynth.engines.virtual_clock import VirtualClock
-from fedsynth.evaluation.experiment import machine
-from fedsynth.evaluation.features import (
+from fedsynth.assess.scores.features import (
     FeatureNetwork,
     LeNet,
     extract,
     lenet_features,
     trained_lenet,
 )
-from fedsynth.evaluation.image_fidelity import frechet_distance, inception_score, kernel_distance
-from fedsynth.evaluation.image_utility import image_performance
+from fedsynth.assess.scores.image_fidelity import frechet_distance, inception_score, kernel_distance
+from fedsynth.assess.scores.image_utility import image_performance
+from fedsynth.data.clients import encode_clients, image_clients_from
+from fedsynth.federation.client_uses import Standing
 from fedsynth.federation.loop import learn_balance, run
-from fedsynth.federation.standing import Standing
 from fedsynth.privacy import account
 from fedsynth.recipes.budget import Target, cost, each_round, fit_budget, once
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.datasets import fashion_mnist, mnist, svhn
+from fedsynth.research.experiment import machine
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
+from fedsynth.simulator.speeds import Speeds
+from fedsynth.simulator.virtual_clock import VirtualClock
 
 LENETS = Path(__file__).parent / "lenets"
 CLIENTS, DELTA, PASSES, MADE = 10, 1e-4, 20, 10_000

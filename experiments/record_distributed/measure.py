@@ -26,14 +26,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedsynth.assess.scores.utility import performance
 from fedsynth.data.clients import RawClients, encode_clients
-from fedsynth.data.datasets import adult, heart_disease
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.evaluation.utility import performance
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.datasets import adult, heart_disease
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.generator import Generator
 from fedsynth.transport.clear import Clear
 

@@ -11,10 +11,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.datasets import mnist
 from fedsynth.federation.algorithm import Home
 from fedsynth.models.model import total_size
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.datasets import mnist
 
 HERE = Path(__file__).parent
 MEASURE = "student network: accuracy"

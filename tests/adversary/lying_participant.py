@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from small_world import CLIENTS, composed, identities
 
-from fedsynth.engines.masked import MaskingSite
-from fedsynth.engines.messages import Terms
+from fedsynth.deploy.link.masked import MaskingSite
+from fedsynth.deploy.link.messages import Terms
 from fedsynth.errors import FedsynthError
 from fedsynth.transport.agreement import Agreement, dump
 from fedsynth.transport.bits import pack

@@ -18,7 +18,7 @@ from lying_participant import Participant
 from observer import Sum
 from small_world import CLIENTS, HOME, NAMES, ROUNDS, VICTIM, composed, first_of, site_at, start
 
-from fedsynth.engines.messages import (
+from fedsynth.deploy.link.messages import (
     Begin,
     Done,
     Invite,

@@ -10,7 +10,7 @@ from lying_server import LyingServer, Run
 from observer import MaskedRound, Sum
 from small_world import CLIENTS, HOME, NAMES, composed, first_of
 
-from fedsynth.engines.messages import Result, Stage, Staged
+from fedsynth.deploy.link.messages import Result, Stage, Staged
 from fedsynth.transport.agreement import Agreement, dump
 from fedsynth.transport.bits import frame, unframe
 from fedsynth.transport.masking_client import OWN, PAIRED

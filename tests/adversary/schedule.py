@@ -17,7 +17,7 @@ from observer import distances, epsilon_of, ledger_epsilon, ledger_lines
 from small_world import DELTA, HOME, NAMES, VICTIM, composed, terms_for
 
 import fedsynth.privacy.ledger as ledger
-from fedsynth.engines.messages import Message, Refuse, Result, Terms
+from fedsynth.deploy.link.messages import Message, Refuse, Result, Terms
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.events import flatten
 

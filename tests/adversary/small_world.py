@@ -15,13 +15,13 @@ import torch
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
-from fedsynth.engines.masked import masking
-from fedsynth.engines.messages import Terms
-from fedsynth.engines.site import Holding, Policy, Site
+from fedsynth.deploy.link.masked import masking
+from fedsynth.deploy.link.messages import Terms
+from fedsynth.deploy.participation import compose
+from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
 from fedsynth.rng import Rng
-from fedsynth.synthesis.participation import compose
 from fedsynth.transport.primitives import Identity
 
 SCHEMA = Schema.from_dict(

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from fedsynth.engines.channel import QueueChannel
-from fedsynth.engines.messages import Work, read
-from fedsynth.synthesis.conductor import Conductor
-from fedsynth.synthesis.site_file import SiteFile
+from fedsynth.deploy.link.channel import QueueChannel
+from fedsynth.deploy.link.messages import Work, read
+from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.site.site_file import SiteFile
 
 SCHEMA = {
     "version": 1,

@@ -6,7 +6,7 @@ import pytest
 from schedule import KINDS, Kind, attacked, planned
 from small_world import HOME, NAMES, ROUNDS, VICTIM
 
-from fedsynth.engines.messages import Settle
+from fedsynth.deploy.link.messages import Settle
 
 TWO = KINDS["masked sums of two sites"]
 

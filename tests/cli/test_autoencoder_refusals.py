@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedsynth.cli.main import main
-from fedsynth.data.datasets import data_folder
+from fedsynth.research.datasets import data_folder
 from samples import make_frame
 
 folder = data_folder()

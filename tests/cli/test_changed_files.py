@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from fedsynth.assess.report.server import Site
 from fedsynth.cli.main import main
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.report.server import Site
 from samples import SMALL, TABLE, make_frame
 
 FILES = ("privacy.json", "generator.safetensors", "schema.json", "recipe.toml", "synthetic.parquet")

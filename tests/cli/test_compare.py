@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from fedsynth.assess.image_steps import FRECHET
+from fedsynth.assess.scores.score import Score, save_scores
 from fedsynth.cli.main import main
 from fedsynth.data.clients import clients_from
-from fedsynth.evaluation.image_steps import FRECHET
-from fedsynth.evaluation.score import Score, save_scores
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 

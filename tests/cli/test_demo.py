@@ -4,9 +4,9 @@ import sys
 import pandas as pd
 import pytest
 
+from fedsynth.assess.scores.score import load_scores
 from fedsynth.cli import demo
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.score import load_scores
 
 
 def run(*arguments: str) -> int:

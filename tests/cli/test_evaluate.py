@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from fedsynth import Synthesizer, clients_from
+from fedsynth.assess.attacks.table_attacks import Claim
+from fedsynth.assess.origin import Origin
 from fedsynth.cli.main import main
 from fedsynth.cli.run import write_released
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import write_table
-from fedsynth.evaluation.attacks import Claim
-from fedsynth.evaluation.origin import Origin
 from fedsynth.privacy.statement import Statement
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder

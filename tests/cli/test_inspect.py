@@ -6,7 +6,7 @@ import pytest
 import tomli_w
 
 from fedsynth.cli.main import main
-from fedsynth.inspect.config import read_request
+from fedsynth.inspection.config import read_request
 
 pytestmark = pytest.mark.recipe
 LEFT = {"by": "example", "criterion": "rule", "column": "sex", "is": "==", "value": "F"}

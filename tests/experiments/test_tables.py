@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsynth.evaluation.experiment import Experiment
+from fedsynth.research.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsynth.data.datasets import data_folder
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.datasets import data_folder
 
 FILE = Path(__file__).parents[2] / "experiments" / "vae_or_gan" / "compare.py"
 folder = data_folder()

@@ -9,20 +9,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.engines.speeds import Speeds
-from fedsynth.engines.virtual_clock import VirtualClock
 from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.federation.client_uses import Standing
 from fedsynth.federation.fedbuff import FedBuff
 from fedsynth.federation.loop import run
 from fedsynth.federation.schedule import Clock, Everyone, Rotation, Sequential
-from fedsynth.federation.standing import Standing
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
-from fedsynth.synthesis.purse import Purse
+from fedsynth.simulator.inprocess import InProcess
+from fedsynth.simulator.speeds import Speeds
+from fedsynth.simulator.virtual_clock import VirtualClock
+from fedsynth.synthesis.payer import Purse
 from fedsynth.transport.registry import transport_named
 
 EVEN = Speeds(spread=0.0, jitter=0.0)

@@ -6,7 +6,6 @@ import torch
 from scipy.stats import norm
 
 from fedsynth.data.clients import Clients, Padded
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
@@ -14,6 +13,7 @@ from fedsynth.federation.statistics import CellShares, Holdings
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 
 DELTA, MOST = 1e-3, 8
 

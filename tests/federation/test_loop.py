@@ -5,13 +5,13 @@ import pytest
 import torch
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BudgetExhausted, Incompatible
 from fedsynth.federation.algorithm import Home
 from fedsynth.federation.loop import gather, learn_balance, run
 from fedsynth.federation.schedule import Clock, PoissonCohort
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.clear import Clear
 
 

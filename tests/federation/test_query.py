@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from fedsynth.data.clients import Padded
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
@@ -18,6 +17,7 @@ from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.local import LocalGaussian, LocalRecords
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.clear import Clear
 from noise_scale import fits, independent
 

@@ -4,8 +4,8 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithout
 from scipy.stats import chi2
 
 from fedsynth.errors import BadInput
+from fedsynth.federation.client_uses import Standing
 from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort, Rotation, Sequential
-from fedsynth.federation.standing import Standing
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Release

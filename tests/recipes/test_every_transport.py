@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.loop import gather, learn_balance
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.registry import TRANSPORTS
 from samples import KINDS, LOCAL, MOMENTS, SMALL

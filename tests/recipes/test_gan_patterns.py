@@ -7,13 +7,13 @@ import torch
 from fedsynth import Synthesizer
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import Incompatible
 from fedsynth.federation.loop import learn_balance
 from fedsynth.models.moment_vae import MomentVAE
 from fedsynth.models.pattern import PatternStart, polarity
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 
 SIDE = 16
 FORM = {

@@ -5,7 +5,6 @@ import torch
 from safetensors.torch import load, save
 
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.federation.state import ServerState
@@ -14,6 +13,7 @@ from fedsynth.recipes.gan import ARRANGEMENTS
 from fedsynth.recipes.gan_opening import pooled
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from samples import KINDS, MOMENTS, SMALL
 
 GAN = recipe_named("dp_fedavg_gan")

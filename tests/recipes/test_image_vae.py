@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from fedsynth.data.clients import image_clients_from
-from fedsynth.data.datasets import data_folder, mnist
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.models.model import total_size
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
+from fedsynth.research.datasets import data_folder, mnist
 from fedsynth.rng import Rng
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import TABLE

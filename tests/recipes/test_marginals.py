@@ -12,7 +12,7 @@ from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.payer import Purse
 from fedsynth.synthesis.request import Request
 from samples import IMAGE
 

@@ -9,7 +9,6 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
 from fedsynth import Synthesizer, clients_from
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Home
 from fedsynth.federation.fedbuff import FedBuff
@@ -20,6 +19,7 @@ from fedsynth.privacy import account
 from fedsynth.recipes.budget import cost
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from samples import IMAGE, TABLE, make_frame
 
 SMALL = {

@@ -11,7 +11,7 @@ from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.recipes.task import Task
-from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.payer import Purse
 from samples import KINDS, MOMENTS
 from samples import SMALL as TINY
 

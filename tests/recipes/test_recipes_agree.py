@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 
 CASES = [
     (name, kind, private)

@@ -10,7 +10,6 @@ from dp_accounting import GaussianDpEvent
 from fedsynth import Synthesizer, clients_from
 from fedsynth.data.clients import Padded
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Home
 from fedsynth.federation.loop import learn_balance, run
@@ -20,6 +19,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.budget import Target, each_round, fit_budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from samples import KINDS, MOMENTS, make_frame
 
 LITTLE = {

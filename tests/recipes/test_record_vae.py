@@ -5,11 +5,11 @@ import torch
 
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import NotPrivate
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import TABLE
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy.account import epsilon
 from fedsynth.recipes.budget import cost
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.agreement import Aborted
 
 SMALL = {"hidden": (8,), "latent": 2, "noise_multiplier": 1.0}

@@ -7,13 +7,13 @@ import torch
 from dp_accounting import GaussianDpEvent
 
 from fedsynth import Synthesizer, clients_from
-from fedsynth.engines.virtual_clock import VirtualClock
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Release
+from fedsynth.simulator.virtual_clock import VirtualClock
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.payer import Purse
 from fedsynth.synthesis.request import Request
 from samples import make_frame
 

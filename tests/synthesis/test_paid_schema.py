@@ -12,7 +12,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.paid_schema import pay_for_schema
-from fedsynth.synthesis.purse import ledger_of
+from fedsynth.synthesis.payer import ledger_of
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import SMALL

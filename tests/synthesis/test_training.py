@@ -12,7 +12,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.purse import Purse
+from fedsynth.synthesis.payer import Purse
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import check_request, prepare
 from noise_scale import fits

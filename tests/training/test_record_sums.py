@@ -11,7 +11,7 @@ from fedsynth.models.model import Objective
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.rng import Rng
-from fedsynth.training.summed import RecordSums, _uniforms
+from fedsynth.training.record_sums import RecordSums, _uniforms
 from noise_scale import fits, independent
 
 CLIP = Clip(1.0, ((2, 0.8), (1, 0.6)))
@@ -94,7 +94,7 @@ def test_parts_that_are_not_trained_are_used_as_they_are():
 
 
 def test_records_taken_in_pieces_give_the_same_sum(monkeypatch):
-    monkeypatch.setattr("fedsynth.training.summed._AT_ONCE", 6)  # two records of three numbers
+    monkeypatch.setattr("fedsynth.training.record_sums._AT_ONCE", 6)  # two records of three numbers
     torch.testing.assert_close(sent(sums()), expected(), rtol=0, atol=1e-5)
 
 

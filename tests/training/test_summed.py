@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fedsynth.data.clients import Clients
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
-from fedsynth.training.summed import _uniforms
+from fedsynth.simulator.inprocess import InProcess
+from fedsynth.training.record_sums import _uniforms
 
 SMALL = {"hidden": (8,), "latent": 2, "noise_multiplier": 1.0, "rounds": 3}
 RARELY = {"records": 100_000, "batch_size": 1}  # every site's batch is empty

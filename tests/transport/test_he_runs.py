@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from fedsynth.cli.main import main
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.errors import Incompatible
 from fedsynth.federation.loop import run
 from fedsynth.federation.server import Momentum, ServerAdam
@@ -18,6 +17,7 @@ from fedsynth.privacy.local import LocalGaussian
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.he import Homomorphic
 from fedsynth.transport.he_scheme import Keys, Parameters

@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 import typer
 
-from fedsynth.cli.ending import Code
+from fedsynth.assess.audit.audit import Audit
+from fedsynth.assess.audit.audit_setup import Setup, write_audit
+from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.flags import settings_in
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
-from fedsynth.evaluation.audit import Audit
-from fedsynth.evaluation.audit_setup import Setup, write_audit
 from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.budget import Target
 from fedsynth.recipes.registry import RECIPES

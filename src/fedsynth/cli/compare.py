@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedsynth.assess.image_steps import FRECHET
+from fedsynth.assess.report.axis import short
+from fedsynth.assess.report.runs import RunSummary, summary, why_not_compared
+from fedsynth.assess.suite import INTERNAL
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.image_steps import FRECHET
-from fedsynth.evaluation.suite import INTERNAL
-from fedsynth.report.axis import short
-from fedsynth.report.runs import RunSummary, summary, why_not_compared
 
 _FEWEST = 2
 

@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from fedsynth.cli.ending import ending
+from fedsynth.assess.report.public import write_public
+from fedsynth.assess.scores.score import Score, save_scores
+from fedsynth.assess.scores.utility import CLASSIFIERS, baseline, utility
+from fedsynth.cli.exit_codes import ending
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
-from fedsynth.data.datasets import rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.experiment_data import hold_out
-from fedsynth.evaluation.score import Score, save_scores
-from fedsynth.evaluation.utility import CLASSIFIERS, baseline, utility
-from fedsynth.report.public import write_public
+from fedsynth.research.datasets import rand_health
+from fedsynth.research.experiment_data import hold_out
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer

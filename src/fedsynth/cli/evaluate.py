@@ -11,19 +11,19 @@ from typing import Any
 import pandas as pd
 import typer
 
+from fedsynth.assess.attacks.shadow_game import MINUTES
+from fedsynth.assess.attacks.table_attacks import Claim
+from fedsynth.assess.origin import Origin
+from fedsynth.assess.scores.holdout import check_apart
+from fedsynth.assess.scores.networks import network_named
+from fedsynth.assess.scores.score import Score
+from fedsynth.assess.suite import INTERNAL, Data, evaluate
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import check_columns, read_table
 from fedsynth.errors import BadInput, nearest
-from fedsynth.evaluation.attacks import Claim
-from fedsynth.evaluation.holdout import check_apart
-from fedsynth.evaluation.networks import network_named
-from fedsynth.evaluation.origin import Origin
-from fedsynth.evaluation.score import Score
-from fedsynth.evaluation.shadow_game import MINUTES
-from fedsynth.evaluation.suite import INTERNAL, Data, evaluate
 from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.released_files import checked_run

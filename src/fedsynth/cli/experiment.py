@@ -8,15 +8,15 @@ from typing import Any
 
 import typer
 
+from fedsynth.assess.report.picture import write_grid
+from fedsynth.assess.scores.score import Score
 from fedsynth.cli.flags import settings_in
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.experiment import Experiment, run_experiment
-from fedsynth.evaluation.joined import joined
-from fedsynth.evaluation.score import Score
 from fedsynth.federation.loop import Round
-from fedsynth.report.picture import write_grid
+from fedsynth.research.experiment import Experiment, run_experiment
+from fedsynth.research.joined import joined
 
 
 def run(

@@ -9,7 +9,7 @@ from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.schema import Schema
 from fedsynth.privacy.chain import head_path
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.purse import ledger_of
+from fedsynth.synthesis.payer import ledger_of
 from fedsynth.synthesis.request import Request
 
 FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
@@ -31,9 +31,9 @@ def start(
 ) -> None:
     """Begin a run over the sites of a federation."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.engines.nvflare_node import wait_for_server
-        from fedsynth.synthesis.coordinate import Assignment, Patience
+        from fedsynth.deploy.coordinator import Assignment, Patience
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.node import wait_for_server
     kit = Kit.load(federation, "coordinator")
     Folder(out).refuse_existing()
     patience = Patience(round_s=round_timeout_s)
@@ -48,8 +48,8 @@ def start(
 def resume(out: Path, federation: Path | None, quiet: bool) -> None:
     """Bring a run to its end, wherever it was left."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.synthesis.coordinate import Assignment, Coordinator
+        from fedsynth.deploy.coordinator import Assignment, Coordinator
+        from fedsynth.deploy.nvflare.kits import Kit
     if not Folder(out).finished:
         assignment = Assignment.load(out)
         kit = Kit.load(federation or assignment.federation, "coordinator")

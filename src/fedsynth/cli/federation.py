@@ -34,7 +34,7 @@ def create(
 ) -> None:
     """Make a start-up kit for the server, the coordinator and each site, and the authority that signs them."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import create as make
+        from fedsynth.deploy.nvflare.kits import create as make
     made = make([name.strip() for name in sites.split(",") if name.strip()], host, port, out)
     if as_json:
         typer.echo(json.dumps({kit.name: str(kit.folder) for kit in made}))
@@ -55,7 +55,7 @@ def renew(
 ) -> None:
     """Make new keys and certificates; a kit's other files stay as they are."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import renew as make
+        from fedsynth.deploy.nvflare.kits import renew as make
     made = [kit for kit in make(folder, party or ()) if not party or kit.name in party]
     if as_json:
         typer.echo(json.dumps({kit.name: f"{kit.expires:%Y-%m-%d}" for kit in made}))
@@ -70,8 +70,8 @@ def serve(
 ) -> None:
     """Run the server until Ctrl-C or `fedsynth federation stop`. It holds no data and sees no rows."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.engines.nvflare_node import become, check_port
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.node import become, check_port
     loaded = Kit.load(kit, "server")
     address = check_port(loaded, listen)
     typer.echo(
@@ -83,9 +83,9 @@ def serve(
 def status(folder: Path, as_json: bool) -> None:
     """Who is connected and what runs: asked of the server with the coordinator's kit, and of this machine."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.engines.nvflare_node import running
-        from fedsynth.engines.nvflare_session import Line
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.node import running
+        from fedsynth.deploy.nvflare.session import Line
     here = {str(path): running(path) for path in kits_in(folder)}
     found: dict[str, Any] = {"here": here}
     coordinator = folder / "coordinator" if (folder / "coordinator").is_dir() else folder
@@ -116,7 +116,7 @@ def _told(found: dict[str, Any]) -> str:
 def stop(folder: Path, as_json: bool) -> None:
     """Stop the server and the sites that run on this machine from these kits."""
     with federation_installed():
-        from fedsynth.engines.nvflare_node import stop as end
+        from fedsynth.deploy.nvflare.node import stop as end
     stopped = [path for path in kits_in(folder) if end(path)]
     if as_json:
         typer.echo(json.dumps({"stopped": [str(path) for path in stopped]}))

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import typer
 
-from fedsynth.cli.ending import Code
+from fedsynth.assess.report.inspection import LABELS, NAME, write_inspection
+from fedsynth.assess.report.labelling import write_labelling
+from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.federated import FIRST_S, earlier_lines
 from fedsynth.cli.federation import federation_installed
 from fedsynth.cli.run import read_clients, schema_of
 from fedsynth.errors import BadInput, Incompatible
-from fedsynth.inspect.agenda import Tell
-from fedsynth.inspect.asked import Inspection
-from fedsynth.inspect.config import inspection_of, model_keys, read_request
-from fedsynth.inspect.findings import Findings
-from fedsynth.inspect.inspection import inspect
-from fedsynth.inspect.primary import read_model
-from fedsynth.inspect.verdict import Finding
-from fedsynth.report.inspection import LABELS, NAME, write_inspection
-from fedsynth.report.labelling import write_labelling
+from fedsynth.inspection.agenda import Tell
+from fedsynth.inspection.config import inspection_of, model_keys, read_request
+from fedsynth.inspection.findings import Findings
+from fedsynth.inspection.inspection import inspect
+from fedsynth.inspection.primary import read_model
+from fedsynth.inspection.request import Inspection
+from fedsynth.inspection.verdict import Finding
 
 
 def inspect_data(
@@ -86,9 +86,9 @@ def _over_sites(
 ) -> Findings:
     """The same where the data are."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.engines.nvflare_node import wait_for_server
-        from fedsynth.inspect.coordinate import OverSites, Sent
+        from fedsynth.deploy.inspection.coordinator import OverSites, Sent
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.node import wait_for_server
     kit = Kit.load(federation, "coordinator")
     sent = Sent(read_model(Path(model["onnx"])) if "onnx" in model else b"", model.get("entry_point", ""))
     earlier = earlier_lines(asked.request, asked.schema)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import typer
 
-from fedsynth.cli.ending import Code
+from fedsynth.cli.exit_codes import Code
+from fedsynth.deploy.sealed_release import opened
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.released_files import renewing
-from fedsynth.synthesis.sealed import opened
 from fedsynth.transport import keys
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from fedsynth.cli.ending import Code
+from fedsynth.cli.exit_codes import Code
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.ledger import Ledger, Line, plain
 from fedsynth.privacy.wording import event_words

@@ -19,7 +19,7 @@ from fedsynth.cli.commands import (
     schema,
     site,
 )
-from fedsynth.cli.ending import ending
+from fedsynth.cli.exit_codes import ending
 
 _CODES = (
     "Exit codes: 0 done; 1 a check failed; 2 bad input or refused; 3 interrupted, and can be resumed; "
@@ -60,7 +60,7 @@ for part in (making, cost, judging, inspect, schema, federation, site, keys, led
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; `cli/ending.py` has the exit codes."""
+    """Run a command; `cli/exit_codes.py` has the exit codes."""
     given = sys.argv[1:] if arguments is None else arguments
     with ending(debug=given[:1] == ["--debug"]):
         app(args=given)

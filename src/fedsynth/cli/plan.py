@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
+from fedsynth.assess.report.plan_plot import Panel, check_name, save_plot
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
@@ -22,7 +23,6 @@ from fedsynth.privacy.planning import PlanRow, Population, Settings, plan_rows, 
 from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import RECIPES, Recipe, recipe_named
 from fedsynth.recipes.task import Task
-from fedsynth.report.plan_plot import Panel, check_name, save_plot
 
 MOST_EPSILON = 500.0  # e^epsilon is beyond the largest number soon after
 NOISE = "noise_multiplier"  # the argument of recipes that add noise

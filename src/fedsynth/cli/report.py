@@ -9,19 +9,19 @@ from pathlib import Path
 import pandas as pd
 import typer
 
+from fedsynth.assess.attacks.shadow_game import MINUTES
+from fedsynth.assess.origin import Origin
+from fedsynth.assess.report.internal import NAME, write_report
+from fedsynth.assess.report.public import write_public
+from fedsynth.assess.report.record import Data, Record, Released, read_data
+from fedsynth.assess.scores.networks import network_named
+from fedsynth.assess.scores.score import failure
+from fedsynth.assess.suite import DETAILS, SCORES, Evaluation, evaluate
 from fedsynth.cli.evaluate import owned
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.networks import network_named
-from fedsynth.evaluation.origin import Origin
-from fedsynth.evaluation.score import failure
-from fedsynth.evaluation.shadow_game import MINUTES
-from fedsynth.evaluation.suite import DETAILS, SCORES, Evaluation, evaluate
-from fedsynth.report.internal import NAME, write_report
-from fedsynth.report.public import write_public
-from fedsynth.report.record import Data, Record, Released, read_data
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.released_files import synthetic_path
 

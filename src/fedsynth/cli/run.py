@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import typer
 
+from fedsynth.assess.report.public import write_public
 from fedsynth.cli import federated, flags
-from fedsynth.cli.ending import Code
+from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import RawClients, clients_from, image_clients_from, text_clients_from
 from fedsynth.data.image import is_images, read_images, read_owners, write_images
@@ -21,11 +22,10 @@ from fedsynth.data.table import read_table, write_table
 from fedsynth.data.text import read_texts
 from fedsynth.errors import BadInput
 from fedsynth.recipes.registry import parse, recipe_named
-from fedsynth.report.public import write_public
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Images
-from fedsynth.synthesis.purse import check_payer
+from fedsynth.synthesis.payer import check_payer
 from fedsynth.synthesis.released_files import checked_run, complete, renewing, synthetic_path
 from fedsynth.synthesis.request import Request, read_toml
 from fedsynth.synthesis.synthesizer import Synthesizer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from fedsynth.cli.ending import Code
+from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.payment import budget_of
 from fedsynth.data.clients import clients_from
 from fedsynth.data.conform import conform

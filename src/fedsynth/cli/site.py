@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedsynth.cli.federation import federation_installed, say
-from fedsynth.synthesis.site_file import SiteFile
+from fedsynth.deploy.site.site_file import SiteFile
 
 
 def start(
@@ -15,9 +15,9 @@ def start(
 ) -> None:
     """Run this site until Ctrl-C or `fedsynth federation stop`: it connects out and waits for runs."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit
-        from fedsynth.engines.nvflare_node import become, wait_for_server
-        from fedsynth.synthesis.attendant import SITE_FILE
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.node import become, wait_for_server
+        from fedsynth.deploy.site_job import SITE_FILE
     loaded = Kit.load(kit, "site")
     described = SiteFile.load(config)
     holding = described.holding()

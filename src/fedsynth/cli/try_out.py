@@ -22,7 +22,7 @@ from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.privacy.chain import head_path
 from fedsynth.recipes.registry import RECIPES
 from fedsynth.synthesis.folder import beside
-from fedsynth.synthesis.purse import ledger_of
+from fedsynth.synthesis.payer import ledger_of
 from fedsynth.transport.keys import create as create_keys
 
 _PATIENCE_S = 180.0
@@ -42,9 +42,9 @@ def try_out(
 ) -> None:
     """Deal a table to sites on this machine and start them all; then `fedsynth run --federation` works."""
     with federation_installed():
-        from fedsynth.engines.nvflare_kits import Kit, create
-        from fedsynth.engines.nvflare_node import check_port
-        from fedsynth.engines.nvflare_session import Line, LineLost, wait_for
+        from fedsynth.deploy.nvflare.kits import Kit, create
+        from fedsynth.deploy.nvflare.node import check_port
+        from fedsynth.deploy.nvflare.session import Line, LineLost, wait_for
     agreed = Schema.load(schema)
     paid = ledger_of(agreed, schema)
     frames = _dealt(read_table(data), site_column, client_column, [name.strip() for name in sites.split(",")])

@@ -9,13 +9,13 @@ from typing import Any
 import tomli_w
 import typer
 
+from fedsynth.assess.tuning.charged_search import ChargedSearch
+from fedsynth.assess.tuning.search import FreeSearch, Trial, best_of, candidates
 from fedsynth.cli import flags
 from fedsynth.cli.run import read_clients, request_of, schema_of, write_sample
 from fedsynth.cli.step_progress import StepProgress
 from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
-from fedsynth.evaluation.charged_search import ChargedSearch
-from fedsynth.evaluation.search import FreeSearch, Trial, best_of, candidates
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.released_files import checked_run
 from fedsynth.synthesis.request import Request

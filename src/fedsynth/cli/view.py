@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from fedsynth.report.server import open_server, serve
+from fedsynth.assess.report.server import open_server, serve
 
 
 def view(

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from fedsynth.federation.algorithm import Algorithm, Job
+from fedsynth.federation.client_uses import Standing
 from fedsynth.federation.link import Link
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Clock, Schedule
-from fedsynth.federation.standing import Standing
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.privacy.mechanism import Charge

@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
 from fedsynth.errors import BadInput
-from fedsynth.federation.standing import Standing
+from fedsynth.federation.client_uses import Standing
 from fedsynth.privacy.mechanism import Release
 from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng

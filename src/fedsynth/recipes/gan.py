@@ -19,9 +19,9 @@ from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges
 from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_balance, client_mechanism, schedule_of
-from fedsynth.training.free import Free
 from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase
+from fedsynth.training.rowless import Free
 from fedsynth.transport.registry import transport_named
 
 _USUAL_STEP = {"table": 1.0, "image": 20.0}  # long enough for most clients to reach the clip

@@ -27,9 +27,9 @@ from fedsynth.recipes.record_vae import LocalRecordPrivacy, local_balance
 from fedsynth.recipes.settings import Passes, RecordPrivacy, check_ranges, one_of, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import balance_query
-from fedsynth.training.free import Free
 from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase
+from fedsynth.training.rowless import Free
 from fedsynth.training.rule import Epochs, Rule
 from fedsynth.transport.registry import transport_named
 

@@ -28,8 +28,8 @@ from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, BOTH, autoencoder, balance_query
 from fedsynth.training.optimizer import SGD, Adam
 from fedsynth.training.plan import Phase
+from fedsynth.training.record_sums import RecordSums
 from fedsynth.training.rule import Epochs
-from fedsynth.training.summed import RecordSums
 from fedsynth.transport.registry import transport_named
 
 

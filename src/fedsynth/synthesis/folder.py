@@ -18,9 +18,9 @@ from torch import Tensor
 from fedsynth.data.atomic import replacing, sync
 from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
-from fedsynth.engines.store import ClientStore
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.state import ServerState
+from fedsynth.simulator.store import ClientStore
 
 
 def beside(path: Path | str) -> Path:

@@ -11,7 +11,6 @@ from dp_accounting import GaussianDpEvent
 from torch import Tensor
 
 from fedsynth.data.clients import Clients
-from fedsynth.engines.inprocess import InProcess
 from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
@@ -22,7 +21,8 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
-from fedsynth.synthesis.purse import Purse
+from fedsynth.simulator.inprocess import InProcess
+from fedsynth.synthesis.payer import Purse
 
 SELECTION = 0.5  # share of delta for showing a value that only one unit holds
 

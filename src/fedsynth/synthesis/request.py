@@ -39,7 +39,7 @@ class Request:
     budget: str | None = None
     seed: int | None = None
     device: str = "cpu"
-    simulate_speeds: str | None = None  # of simulated clients, as engines/speeds.py reads it
+    simulate_speeds: str | None = None  # of simulated clients, as simulator/speeds.py reads it
     rows: int | None = None
     accept: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)

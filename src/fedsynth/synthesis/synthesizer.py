@@ -20,7 +20,7 @@ from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
-from fedsynth.synthesis.purse import Policy, Purse, check_payer, ledger_of
+from fedsynth.synthesis.payer import Policy, Purse, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
 from fedsynth.synthesis.request import Request

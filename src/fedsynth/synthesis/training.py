@@ -13,17 +13,13 @@ from dp_accounting import DpEvent
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
-from fedsynth.engines.inprocess import InProcess
-from fedsynth.engines.pace import Pace
-from fedsynth.engines.speeds import Speeds
-from fedsynth.engines.store import ClientStore
-from fedsynth.engines.virtual_clock import VirtualClock
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError, NotPrivate, nearest
 from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.client_uses import Standing
 from fedsynth.federation.link import Link
 from fedsynth.federation.loop import Round, ask, learn_balance, run
+from fedsynth.federation.pace import Pace
 from fedsynth.federation.query import Query
-from fedsynth.federation.standing import Standing
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import RecordCount
 from fedsynth.privacy import account
@@ -36,11 +32,15 @@ from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.sharing import shared_count
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
+from fedsynth.simulator.speeds import Speeds
+from fedsynth.simulator.store import ClientStore
+from fedsynth.simulator.virtual_clock import VirtualClock
 from fedsynth.synthesis.folder import Folder, Keeper
 from fedsynth.synthesis.meter import Meter, worst_off
-from fedsynth.synthesis.purse import Purse
-from fedsynth.synthesis.reckoning import round_number, with_paid_uses
+from fedsynth.synthesis.payer import Purse
 from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.resume_uses import round_number, with_paid_uses
 
 _SHOWN_PRECISION = 0.001
 COUNT_NOISE = 20.0  # standard deviation of the paid-for number of records

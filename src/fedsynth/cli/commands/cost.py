@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedsynth.cli import flags
-from fedsynth.cli.door import leads_to
+from fedsynth.cli.lazy import leads_to
 
 app = typer.Typer()
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedsynth.cli import flags
-from fedsynth.cli.door import group, leads_to
+from fedsynth.cli.lazy import group, leads_to
 
 app = group("keys", "Make the keys of a federation, away from its server.")
 KeyFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedsynth keys create`.")]

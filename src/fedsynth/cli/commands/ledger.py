@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedsynth.cli import flags
-from fedsynth.cli.door import group, leads_to
+from fedsynth.cli.lazy import group, leads_to
 
 app = group("ledger", "Look at what was released, and check that nobody changed the record of it.")
 Where = Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or the ledger.jsonl itself.")]

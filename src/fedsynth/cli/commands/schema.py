@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedsynth.cli import flags
-from fedsynth.cli.door import group, leads_to
+from fedsynth.cli.lazy import group, leads_to
 
 app = group("schema", "Write and check the public schema: what everybody may know of the data.")
 Data = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedsynth.cli.door import group, leads_to
+from fedsynth.cli.lazy import group, leads_to
 
 app = group("site", "A site of a federation: keeps its rows and decides what it takes part in.")
 

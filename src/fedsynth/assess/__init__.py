@@ -1,0 +1,1 @@
+"""How good and how private a release is: scores, attacks, audits, tuning, reports."""

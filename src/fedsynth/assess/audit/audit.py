@@ -1,0 +1,175 @@
+"""How much privacy is lost at least: empirical lower bounds on epsilon, beside the claim.
+
+The recipe runs as it would, on made-up rows, with canaries among its participants. From what is released each
+canary is guessed to be in or out. If the guesses are better than the claim allows, the claim is false, whatever the
+reason: too little noise, a clip that does not hold, a participant counted twice. The same training is read in two
+ways: white_box.py takes the noise of two canaries as independent, one_run.py assumes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from fedsynth.assess.attacks.audit_bound import Bound
+from fedsynth.assess.audit.canary import Seen, Tell, together, watch_clients
+from fedsynth.assess.audit.local_audit import is_local, watch_local
+from fedsynth.assess.audit.noise_family import NoiseFamily
+from fedsynth.assess.audit.one_run import one_run
+from fedsynth.assess.audit.record_canary import watch_records
+from fedsynth.assess.audit.site_canary import watch_sites
+from fedsynth.assess.audit.table_canary import watch_tables
+from fedsynth.assess.audit.white_box import white_box
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput, Incompatible
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.privacy.mechanism import Charge
+from fedsynth.recipes.budget import adjacency_of
+from fedsynth.rng import Rng
+from fedsynth.training.table_sums import TableSums
+
+LEAST_CANARIES = 200
+USUAL_CANARIES = 5000
+USUAL_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result: `claimed` is what the watched releases cost at `delta` according to the accountant.
+
+    Each bound holds with its own confidence.
+    """
+
+    recipe: str
+    unit: str
+    trust: str
+    adjacency: str
+    claimed: float
+    delta: float
+    rounds: int
+    white_box: Bound
+    one_run: Bound
+
+    @property
+    def bounds(self) -> tuple[Bound, Bound]:
+        """Both readings of the canaries."""
+        return self.white_box, self.one_run
+
+    @property
+    def best(self) -> Bound:
+        """The reading that proves most."""
+        return max(self.bounds, key=lambda bound: bound.epsilon_lower)
+
+    @property
+    def epsilon_lower(self) -> float:
+        """Epsilon is at least this, with the confidence of the best bound."""
+        return self.best.epsilon_lower
+
+    @property
+    def exceeds(self) -> bool:
+        """True if more was shown to leak than is claimed."""
+        return self.epsilon_lower > self.claimed
+
+    def audited(self) -> dict[str, Any]:
+        """The entry of privacy.json: the better bound, and both by name."""
+        return {
+            **self.best.headline(),
+            "white_box": self.white_box.headline(),
+            "one_run": self.one_run.headline(),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "recipe": self.recipe,
+            "unit": self.unit,
+            "trust": self.trust,
+            "adjacency": self.adjacency,
+            "claim": {"epsilon": self.claimed, "delta": self.delta},
+            "claimed_epsilon": self.claimed,
+            "delta": self.delta,
+            "rounds": self.rounds,
+            **self.best.headline(),
+            "exceeds_claim": self.exceeds,
+            "white_box": self.white_box.to_dict(),
+            "one_run": self.one_run.to_dict(),
+        }
+
+
+def audit(
+    algorithm: Algorithm,
+    schema: Schema,
+    delta: float,
+    *,
+    canaries: int = USUAL_CANARIES,
+    runs: int = 1,
+    confidence: float = USUAL_CONFIDENCE,
+    claimed: Algorithm | None = None,
+    rng: Rng | None = None,
+    tell: Tell | None = None,
+) -> Audit:
+    """Train with `canaries` canaries and bound epsilon from below in two ways.
+
+    With several `runs` the white-box bound uses all of them, the one-run bound the first. A client-level algorithm must
+    be composed for at least so many clients. `claimed` is the algorithm whose cost is claimed, if it is not the one
+    that runs (to see a planted bug found). The default randomness is the operating system's, as in a release.
+    """
+    _check(canaries, confidence, delta)
+    promise = claimed or algorithm
+    charge = _training_charge(promise)
+    rounds = promise.schedule.participations(promise.rounds) if charge.holder == "client" else promise.rounds
+    family = NoiseFamily(charge.event, rounds * charge.release.count, adjacency_of(promise))
+    seen = _watch(algorithm, schema, canaries, runs, rng or Rng(), charge.event, tell)
+    return Audit(
+        algorithm.name,
+        charge.release.unit,
+        charge.release.trust,
+        family.adjacency,
+        family.epsilon(1.0, delta),
+        delta,
+        rounds,
+        white_box(seen, family, delta, confidence),
+        one_run(seen.one_run, family, delta, confidence),
+    )
+
+
+def _watch(
+    algorithm: Algorithm,
+    schema: Schema,
+    canaries: int,
+    runs: int,
+    rng: Rng,
+    event: DpEvent,
+    tell: Tell | None,
+) -> Seen:
+    """Play the game that fits where the recipe adds its noise."""
+    if algorithm.mechanism.release is None:
+        return watch_records(algorithm, canaries, runs, rng, event=event, tell=tell)
+    if is_local(algorithm):
+        return together([watch_local(algorithm, canaries, rng.at("run", n), tell=tell) for n in range(runs)])
+    if algorithm.sums is not None:
+        game = watch_tables if isinstance(algorithm.sums, TableSums) else watch_sites
+        each = [game(algorithm, canaries, rng.at("run", n), event=event, tell=tell) for n in range(runs)]
+        return together(each)
+    return watch_clients(algorithm, schema, canaries, runs, rng, event=event, tell=tell)
+
+
+def _check(canaries: int, confidence: float, delta: float) -> None:
+    if canaries < LEAST_CANARIES:
+        raise BadInput(f"canaries={canaries}: fewer than {LEAST_CANARIES} prove nothing; use more")
+    if not 0.5 <= confidence < 1:
+        raise BadInput(f"confidence={confidence}: expected a number from 0.5 to below 1, such as 0.95")
+    if not 0 < delta < 1:
+        raise BadInput(f"delta={delta}: expected a number in (0, 1)")
+
+
+def _training_charge(algorithm: Algorithm) -> Charge:
+    """What is released again and again in training: noisy sums, noisy messages, or steps of DP-SGD."""
+    charges = algorithm.charges()
+    if len(charges) != 1:
+        raise Incompatible(
+            f"{algorithm.name}: the audit is of recipes with one kind of noisy release a round, not of {len(charges)}"
+        )
+    return charges[0]

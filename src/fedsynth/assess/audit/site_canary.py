@@ -1,0 +1,117 @@
+"""Canaries in masked sums over sites: units whose clipped gradients point along coordinates of their own.
+
+The recipe's own mechanism draws the units by their coins, clips and rounds what they contribute and adds each party's
+share of the noise; the recipe's own loop and transport open the sum. Only the model is another: its gradient for a row
+is the row, so that a canary sends the most that it may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import torch
+from dp_accounting import DpEvent
+
+from fedsynth.assess.audit.canary import LOUD, Seen, Tell, Watched, log_likelihood, unpaid
+from fedsynth.assess.audit.record_canary import Pointer
+from fedsynth.data.clients import Clients
+from fedsynth.errors import Incompatible
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.loop import run
+from fedsynth.federation.schedule import Everyone
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.rng import Rng
+from fedsynth.simulator.inprocess import InProcess
+from fedsynth.training.optimizer import SGD
+from fedsynth.training.plan import Phase
+from fedsynth.training.record_sums import RecordSums
+from fedsynth.training.rule import Epochs
+
+
+def watch_sites(
+    algorithm: Algorithm,
+    canaries: int,
+    rng: Rng,
+    *,
+    event: DpEvent | None = None,
+    tell: Tell | None = None,
+) -> Seen:
+    """One whole training with `canaries` canary units, dealt to the sites; each is in or out by a coin.
+
+    Where a unit is a client, each canary is a party of its own. All parties arrive, and the noise of all of them
+    together is just what the claim needs. `event` is the claimed cost of a round (default: what the mechanism says).
+    """
+    inside = rng.at("coins").uniforms(canaries) > 0.5
+    game = pointing(algorithm, canaries)
+    mechanism = game.mechanism
+    assert isinstance(mechanism, DistributedGaussian)
+    watched = Watched(mechanism)
+    held = _dealt(
+        inside, game.schedule.clients, LOUD * mechanism.clip.bound, by_client=mechanism.unit == "client"
+    )
+    done = count(1)
+
+    def after_round(*_: object) -> None:
+        if tell:
+            tell(next(done), game.rounds)
+
+    copy = replace(game, mechanism=watched)
+    run(
+        copy,
+        InProcess(held, rng.at("train")),
+        copy.init(rng.at("init")),
+        rng.at("loop"),
+        unpaid,
+        after_round,
+        copy.rounds,
+    )
+    claimed = event or mechanism.release.event
+    scores = np.zeros(canaries)
+    for released in watched.released:  # the model steps downhill: what is sent is the opposite of the row
+        scores += log_likelihood(-released[:canaries] / mechanism.clip.bound, claimed, swapped=False)
+    return Seen(inside, scores)
+
+
+def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
+    """The algorithm with its own noise, coin, clip and rounds, over a model with a coordinate for each canary."""
+    sums = algorithm.sums
+    if not isinstance(sums, RecordSums):
+        raise Incompatible(f"{algorithm.name}: its clients train by themselves and send no sums of gradients")
+    inner, schedule = sums.mechanism, algorithm.schedule
+    assert isinstance(schedule, Everyone)
+    clients = canaries if inner.unit == "client" else schedule.clients
+    (_, update), (_, told) = inner.clip.blocks
+    mechanism = replace(
+        inner,
+        dim=canaries + 1,
+        clip=Clip(inner.clip.bound, ((canaries, update), (1, told))),
+        parties=Parties(clients, clients, largest=0),
+    )
+    return replace(
+        algorithm,
+        model=Pointer(canaries),
+        homes={"pointer": Home.SHARED},
+        plan=(Phase("pointing", {"pointer": SGD(0.0)}, Epochs(1, 1)),),
+        mechanism=mechanism,
+        schedule=replace(schedule, clients=clients),
+        transport=algorithm.transport.fitted(mechanism.wire(canaries + 1), clients),
+        sums=replace(sums, objective="pointing", parts=("pointer",), mechanism=mechanism),
+        balance=None,
+        after=None,
+        ready=None,
+    )
+
+
+def _dealt(inside: np.ndarray, clients: int, height: float, *, by_client: bool) -> Clients:
+    """The rows of the canaries that are in: each at its own client, or dealt to the sites in turn."""
+    numbers = np.flatnonzero(inside)
+    owners = numbers if by_client else np.arange(len(numbers)) % clients
+    order = np.argsort(owners, kind="stable")
+    rows = torch.zeros(len(numbers), len(inside))
+    rows[torch.arange(len(numbers)), torch.from_numpy(numbers[order])] = height
+    sizes = np.bincount(owners, minlength=clients)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return Clients(rows, torch.zeros(len(numbers), dtype=torch.int64), offsets)

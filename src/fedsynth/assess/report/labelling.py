@@ -1,0 +1,74 @@
+"""labels.html: synthetic examples to be labelled by hand in a browser, and taken away as CSV or JSON (task T5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsynth.assess.report.markup import Markup, tag
+from fedsynth.assess.report.page import Section, page
+from fedsynth.assess.report.picture import image_grid
+from fedsynth.data.atomic import replacing
+from fedsynth.inspection.findings import Findings
+from fedsynth.inspection.sample import Sample
+
+MOST = 200
+
+
+def write_labelling(findings: Findings, path: Path | str, most: int = MOST) -> None:
+    """Write the page for the examples of the first selection, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(labelling_page(findings, most), encoding="utf-8")
+
+
+def labelling_page(findings: Findings, most: int = MOST) -> str:
+    """The page as text; row numbers are those of the file of synthetic examples."""
+    name, model = next(iter(findings.models.items()))
+    classes, label = findings.asked.classes, findings.asked.label
+    count = min(most, len(model.sample))
+    examples = [_example(model.sample, row, classes) for row in range(count)]
+    head = [
+        tag("h1", "Label these by hand"),
+        tag(
+            "p",
+            f"{count} synthetic examples of {name}; what is their {label}? Leave out what nobody could tell. Labels "
+            "stay in this page until you save them.",
+            class_="soft",
+        ),
+    ]
+    buttons = tag(
+        "p",
+        tag("button", "Save as CSV", type="button", data_save="csv"),
+        " ",
+        tag("button", "Save as JSON", type="button", data_save="json"),
+        " ",
+        tag("span", f"0 of {count} labelled", id="labelled", role="status"),
+    )
+    body: list[Any] = [buttons, tag("div", examples, class_="charts", id="examples", data_source=name)]
+    return page(
+        "Label by hand",
+        head,
+        [Section("examples-to-label", "Examples", body)],
+        [tag("p", "Nobody's rows: every example was made up by a generator.")],
+        script="labelling.js",
+    )
+
+
+def _example(sample: Sample, row: int, classes: tuple[str, ...]) -> Markup:
+    options = [tag("option", "–", value=""), *(tag("option", name, value=name) for name in classes)]
+    chosen = tag("select", options, data_row=row, aria_label=f"Label of example {row}")
+    return tag("figure", tag("figcaption", f"Example {row}", chosen), _shown(sample, row))
+
+
+def _shown(sample: Sample, row: int) -> Markup:
+    if sample.images is not None:
+        return image_grid(np.asarray(sample.images[row])[None], None, f"example {row}")
+    assert sample.frame is not None
+    if sample.texts:
+        return tag("blockquote", sample.texts[row])
+    values = sample.frame.iloc[row]
+    return tag(
+        "dl", [tag("div", tag("dt", str(n)), tag("dd", str(v))) for n, v in values.items()], class_="facts"
+    )

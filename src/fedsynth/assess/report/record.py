@@ -1,0 +1,94 @@
+"""What a page is made from: the released files for everybody, and what a run keeps to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedsynth.assess.suite import Evaluation
+from fedsynth.data.image import read_images
+from fedsynth.data.schema import Schema
+from fedsynth.data.table import read_table
+from fedsynth.errors import BadInput
+from fedsynth.privacy.ledger import Ledger, Line
+from fedsynth.privacy.statement import Statement
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import checked_run
+
+# of recipe.toml; paths, the split of simulated clients and the machine are nobody's business
+PUBLISHED_SETTINGS = (
+    "recipe", "label", "epsilon", "delta", "rounds", "noise_multiplier", "private", "unit", "trust", "transport",
+)  # fmt: skip
+Data = pd.DataFrame | tuple[np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class Released:
+    """The files that may be published, read, with the hashes by which others can check them."""
+
+    schema: Schema
+    statement: Statement
+    settings: Mapping[str, Any]
+    arguments: Mapping[str, Any]
+    synthetic: Data | None
+    hashes: Mapping[str, str]  # SHA-256 by file name
+    ledger_head: str | None
+    sealed: bool = True  # False for a run of before, whose ledger names no hashes of files
+
+    @classmethod
+    def read(cls, path: Path | str) -> Released:
+        """Read a finished run's released files, and no other; its ledger is read to check them."""
+        run = checked_run(path)
+        if run.folder.closed:
+            raise BadInput(
+                f"{run.folder.path}: its generator is sealed; a key-holder opens it with fedsynth keys open "
+                f"{run.folder.path} --key he.secret"
+            )
+        recipe = run.folder.read_recipe()
+        return cls(
+            schema=run.schema,
+            statement=run.statement,
+            settings={key: recipe[key] for key in PUBLISHED_SETTINGS if key in recipe},
+            arguments=recipe.get("arguments", {}),
+            synthetic=read_data(run.synthetic, run.schema) if run.synthetic else None,
+            hashes={name: found for name, found in run.hashes.items() if name != run.folder.recipe.name},
+            ledger_head=run.ledger.head if run.ledger.lines() else None,
+            sealed=run.sealed,
+        )
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run with what it keeps to itself; `evaluation` is None where nothing was compared."""
+
+    name: str
+    released: Released
+    lines: Sequence[Line]
+    history: Sequence[Mapping[str, Any]]
+    evaluation: Evaluation | None
+    real: Data | None = None
+
+    @classmethod
+    def read(
+        cls,
+        path: Path | str,
+        evaluation: Evaluation | None,
+        real: Data | None = None,
+        released: Released | None = None,
+    ) -> Record:
+        """Read a run's folder, and its released files unless they are given."""
+        folder = Folder(path)
+        released = released or Released.read(path)
+        lines = Ledger(folder.ledger).lines()
+        name = folder.path.resolve().name
+        return cls(name, released, lines, folder.read_rounds(), evaluation, real)
+
+
+def read_data(path: Path | str, schema: Schema) -> Data:
+    """A table or images, by the schema's kind."""
+    return read_images(path) if schema.kind == "image" else read_table(path, schema)

@@ -1,0 +1,1 @@
+"""Faithfulness and usefulness of synthetic data."""

@@ -1,0 +1,116 @@
+"""Can a classifier tell real from synthetic rows? The area under its ROC curve: 0.5 it cannot, 1 it always can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedsynth.assess.scores.classifiers import calmly
+from fedsynth.assess.scores.score import Score, failure
+from fedsynth.assess.scores.tables import Tables
+from fedsynth.data.column import Column
+from fedsynth.data.encode import positions
+from fedsynth.rng import Rng
+
+FOLDS = 3
+ROWS = 20_000  # of each table at default depth
+_FEWEST = 10  # rows of each table without which folds mean nothing
+_LARGEST_ONE_HOT = 100  # categories of a column that logistic regression sees apart
+
+
+def _gradient_boosting(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+def _logistic_regression(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=200, random_state=seed)
+
+
+def detection_name(classifier: str) -> str:
+    """What the score is called.
+
+    >>> detection_name("gradient boosting")
+    'detection by gradient boosting: AUC'
+    """
+    return f"detection by {classifier}: AUC"
+
+
+def detection(tables: Tables, *, rows: int = ROWS, seed: int = 0) -> list[Score]:
+    """A score for each classifier, over three folds, on equally many real and synthetic rows.
+
+    Less than one half counts as one half: it happens when synthetic rows are copies of real ones. All columns
+    take part, the label as well, and values that do not fit the schema as missing.
+    """
+    return [_detected(name, tables, rows, seed) for name in DETECTORS]
+
+
+def _detected(name: str, tables: Tables, rows: int, seed: int) -> Score:
+    count = min(*tables.rows, rows)
+    detail: dict[str, Any] = {"rows_of_each": count, "folds": FOLDS, "spread_of": "folds"}
+    bounds: tuple[float, float] = (0.5, 1.0)
+    if count < _FEWEST:
+        told = (
+            f"{tables.rows[0]} real and {tables.rows[1]} synthetic rows; expected at least {_FEWEST} of each"
+        )
+        return failure(detection_name(name), told, (seed,), goal="min", range=bounds, detail=detail)
+    drawn = tables.sampled(count, seed)
+    encode, make = DETECTORS[name]
+    features = np.concatenate([encode(drawn.columns, drawn.real), encode(drawn.columns, drawn.synthetic)])
+    features[:, np.isnan(features).all(axis=0)] = 0.0  # trees refuse a column that has no value to split at
+    areas = _areas(features, np.repeat([0, 1], count), lambda: make(seed), seed)
+    value = max(0.5, float(np.mean(areas)))
+    spread = float(np.std(areas, ddof=1))
+    return Score(
+        detection_name(name), value, "min", bounds, spread, (seed,), {**detail, "auc": float(np.mean(areas))}
+    )
+
+
+def _areas(features: np.ndarray, origin: np.ndarray, make: Callable[[], Any], seed: int) -> list[float]:
+    from sklearn.metrics import roc_auc_score
+
+    fold = np.concatenate(
+        [Rng(seed).at("folds", side).numpy().permutation(len(origin) // 2) % FOLDS for side in (0, 1)]
+    )
+    areas = []
+    for held in range(FOLDS):
+        with calmly():
+            model = make().fit(features[fold != held], origin[fold != held])
+            chances = model.predict_proba(features[fold == held])[:, 1]
+        areas.append(float(roc_auc_score(origin[fold == held], chances)))
+    return areas
+
+
+def as_numbers(columns: tuple[Column, ...], table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """One number a column, NaN where missing."""
+    return np.stack([table[column.name] for column in columns], axis=1)
+
+
+def as_features(columns: tuple[Column, ...], table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Positions of ordered columns with their square, zeros and ones for categories and for missing values."""
+    parts: list[np.ndarray] = []
+    for column in columns:
+        numbers = table[column.name]
+        missing = np.isnan(numbers)
+        parts.append(missing[:, None])
+        if column.ordered:
+            at = np.where(missing, 0.5, positions(column, np.where(missing, column.min or 0, numbers))) - 0.5
+            parts += [at[:, None], at[:, None] ** 2]
+        else:
+            places = np.where(missing, -1, numbers)[:, None]
+            parts.append(places == np.arange(min(len(column.labels), _LARGEST_ONE_HOT)))
+    return np.concatenate(parts, axis=1).astype(np.float64)
+
+
+DETECTORS: dict[
+    str,
+    tuple[Callable[[tuple[Column, ...], Mapping[str, np.ndarray]], np.ndarray], Callable[[int], Any]],
+] = {
+    "logistic regression": (as_features, _logistic_regression),
+    "gradient boosting": (as_numbers, _gradient_boosting),
+}

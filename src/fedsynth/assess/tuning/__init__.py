@@ -1,0 +1,1 @@
+"""Searches over settings: on public data, or charged."""

@@ -1,0 +1,247 @@
+"""The coordinator's side of a federated run: submit it, watch it, submit it again if the engine lost it, fetch it.
+
+The run itself is on the server's disk, with its checkpoint and ledger; here are only its name and, at the end, its
+result. So a coordinator may be killed at any moment and go on later.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedsynth.data.atomic import replacing
+from fedsynth.data.schema import Schema
+from fedsynth.deploy.nvflare.kits import Kit, Unreachable
+from fedsynth.deploy.nvflare.session import WORK, Line, LineLost
+from fedsynth.errors import BadInput, FedsynthError, Incompatible
+from fedsynth.federation.loop import Round
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import Watch
+
+_POLL_S = 0.3
+_LOOK_S = 5.0  # between two looks at who is connected
+_REGROUPS = 5  # times that a job is begun anew for the same site
+_TRIES = 5  # jobs in a row that may end without a finished round
+
+
+class Lost(Exception):
+    """The job is gone though the run is not finished; why, for people."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the coordinator waits: for the server, for all sites, and for a site that answers nothing in a round."""
+
+    server_s: float = 120.0
+    sites_s: float = 60.0
+    round_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """RUN/federation.json: what makes a run on the server this one's."""
+
+    run: str
+    federation: str
+    minimum_sites: int
+    request: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    round_s: float
+    earlier: Mapping[str, str] = field(default_factory=dict)  # the ledger of a schema that was paid for
+    job: str = ""
+    inspection: Mapping[str, Any] = field(default_factory=dict)  # what to look for
+
+    @classmethod
+    def new(
+        cls,
+        kit: Kit,
+        request: Request,
+        schema: Schema,
+        minimum_sites: int,
+        patience: Patience,
+        earlier: Mapping[str, str],
+    ) -> Assignment:
+        """A run with a name of its own."""
+        if not 1 <= minimum_sites <= len(kit.sites):
+            raise BadInput(f"--minimum-sites {minimum_sites}: this federation has {len(kit.sites)} sites")
+        for name in ("data", "client_column", "clients", "split_seed", "budget"):
+            if getattr(request, name) is not None:
+                raise Incompatible(
+                    f"{name}: in a federation each site decides that, in its site.toml; leave it out"
+                )
+        name = f"{time.strftime('%Y%m%d')}-{secrets.token_hex(6)}"
+        place = str(kit.folder)
+        return cls(name, place, minimum_sites, request.to_toml(), schema.to_dict(), patience.round_s, earlier)
+
+    @classmethod
+    def load(cls, out: Path) -> Assignment:
+        """What `save` wrote."""
+        path = out / "federation.json"
+        if not path.is_file():
+            raise BadInput(f"{out}: not a federated run (no federation.json); leave --federation out")
+        return cls(**json.loads(path.read_text()))
+
+    def save(self, out: Path) -> None:
+        """Write it whole."""
+        with replacing(out / "federation.json") as temporary:
+            temporary.write_text(json.dumps(self.__dict__, indent=1) + "\n")
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the server gets."""
+        hidden = ("federation", "job")
+        return {name: value for name, value in self.__dict__.items() if name not in hidden}
+
+
+@dataclass
+class Coordinator:
+    """Brings one assignment to its end."""
+
+    kit: Kit
+    out: Path
+    assignment: Assignment
+    watch: Watch
+    say: Callable[[str], None]
+    patience: Patience = field(default_factory=Patience)
+    work: Mapping[str, str] = field(default_factory=lambda: WORK)  # what server and sites do in the job
+    advice: str = "continue with --resume"  # after a failure
+    _version: int = field(default=0, init=False)
+    _told: dict[str, str] = field(default_factory=dict, init=False)
+    _regrouped: dict[str, int] = field(default_factory=dict, init=False)
+
+    def run(self) -> Folder:
+        """Submit the run as often as it takes, and fetch the result."""
+        failures, version = 0, -1
+        while True:
+            try:
+                with self._line() as line:
+                    self._attend(line)
+                return Folder(self.out)
+            except (Lost, LineLost) as reason:
+                failures = 0 if self._version > version else failures + 1
+                version = self._version
+                if failures >= _TRIES:
+                    raise FedsynthError(
+                        f"the run was lost {failures} times in a row without a finished round ({reason}); look at "
+                        f"the server's console.log and {self.advice}"
+                    ) from None
+                self._change(job="")
+                self.say(f"{reason}; going on from the server's checkpoint")
+
+    def cancel(self) -> None:
+        """Stop the job on the server; its run can be resumed."""
+        with self._line() as line:
+            if self.assignment.job and line.running(self.assignment.job):
+                line.abort(self.assignment.job)
+
+    def _line(self) -> Line:
+        """A line to the server, which may be starting again."""
+        deadline = time.monotonic() + self.patience.server_s
+        while True:
+            try:
+                return Line(self.kit)
+            except (Unreachable, LineLost):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1.0)
+
+    def _attend(self, line: Line) -> None:
+        """One job from its beginning (or wherever it is) to its end."""
+        if not (self.assignment.job and line.running(self.assignment.job)):
+            self._gather(line)
+            self._change(job=line.submit(self.assignment.asked, self.work))
+        job, seen, looked, asked = self.assignment.job, 0, time.monotonic(), False
+        while True:
+            news = line.news(job, seen)
+            if news is None:
+                if not line.running(job):
+                    raise Lost("the job ended before the run did (a site's or the server's process died)")
+                time.sleep(_POLL_S)
+                continue
+            seen += len(news["history"])
+            self._show(news)
+            if news["state"] == "finished" and not news["history"]:
+                self._fetch(line, job, news["files"])
+                return
+            if news["state"] == "failed":
+                line.done(job)
+                raise FedsynthError(news["error"])
+            if news["state"] == "regrouping":
+                self._await_end(line, job)
+                raise Lost("the job is begun anew, for a site that came back or for its memory")
+            if time.monotonic() - looked > _LOOK_S:
+                looked = time.monotonic()
+                asked = asked or self._take_back(line, job, news)
+            time.sleep(_POLL_S)
+
+    def _take_back(self, line: Line, job: str, news: Mapping[str, Any]) -> bool:
+        """Have the job begin anew after this round if a site is connected that does not work on it; whether it will."""
+        here = set(line.sites())
+        missing = here - set(news.get("members", here)) | here & set(news.get("away", ()))
+        back = missing - line.working(job) if missing and news["state"] == "training" else set()
+        worth = {name for name in back if self._regrouped.get(name, 0) < _REGROUPS}
+        if worth:
+            self._regrouped |= {name: self._regrouped.get(name, 0) + 1 for name in worth}
+            self.say(f"{', '.join(sorted(worth))}: connected again; taken back in after this round")
+            line.regroup(job)
+        return bool(worth)
+
+    def _gather(self, line: Line) -> None:
+        """Wait for all sites, and go on with fewer if they are enough."""
+        deadline, said = time.monotonic() + self.patience.sites_s, False
+        while True:
+            here = line.sites()
+            missing = sorted(set(self.kit.sites) - set(here))
+            if not missing or (time.monotonic() > deadline and len(here) >= self.assignment.minimum_sites):
+                break
+            if time.monotonic() > deadline:
+                raise FedsynthError(
+                    f"{len(here)} sites are connected ({', '.join(here) or 'none'}), at least "
+                    f"{self.assignment.minimum_sites} must be; start {', '.join(missing)} and {self.advice}"
+                )
+            if not said:
+                self.say(f"waiting for {', '.join(missing)}")
+                said = True
+            time.sleep(_POLL_S)
+        for name in missing:
+            self._tell(name, "not connected")
+
+    def _await_end(self, line: Line, job: str) -> None:
+        line.done(job)
+        deadline = time.monotonic() + 60.0
+        while line.running(job) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+    def _show(self, news: Mapping[str, Any]) -> None:
+        for name, what in news["sites"].items():
+            self._tell(name, what)
+        for line in news["history"]:
+            if line["version"] > self._version:
+                self._version = line["version"]
+                epsilon = line.get("epsilon")
+                self.watch(Round(line["version"], line["loss"], line["seconds"]), epsilon, news["rounds"])
+
+    def _tell(self, site: str, what: str) -> None:
+        if self._told.get(site) != what:
+            self._told[site] = what
+            self.say(f"{site}: {what}")
+
+    def _fetch(self, line: Line, job: str, files: Mapping[str, int]) -> None:
+        """The result's files; the generator last, because with it the folder counts as finished."""
+        for name in sorted(files, key=lambda name: (name == "privacy.json", name == "generator.safetensors")):
+            content = line.fetch(job, Path(name).name, files[name])
+            if content is None:
+                raise Lost("the job ended while its result was fetched")
+            with replacing(self.out / Path(name).name) as temporary:
+                temporary.write_bytes(content)
+        line.done(job)
+
+    def _change(self, job: str) -> None:
+        self.assignment = Assignment(**{**self.assignment.__dict__, "job": job})
+        self.assignment.save(self.out)

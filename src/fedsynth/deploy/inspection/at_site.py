@@ -1,0 +1,133 @@
+"""A site's part in an inspection: it judges its own rows, by rules and models that it checked, and counts the cost.
+
+The plan that came says what is looked for. What it costs follows from the objects that are composed here, and the
+model's answers are used here only: what leaves is a clipped sum over the site's clients, like in any run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedsynth.data.clients import Clients
+from fedsynth.data.schema import Schema
+from fedsynth.deploy.link.messages import Begin, Terms
+from fedsynth.deploy.participation import compose
+from fedsynth.deploy.site.look import Assigned
+from fedsynth.deploy.site.site import Holding, Policy
+from fedsynth.errors import BadInput, FedsynthError, Incompatible
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.inspection.auxiliary import lenient
+from fedsynth.inspection.onnx_graph import MOST_BYTES, check_installed
+from fedsynth.inspection.plan import Plan, Source, hash_of
+from fedsynth.inspection.primary import Primary, check_entry_point, graph_from, installed
+from fedsynth.inspection.selection import trained_schema
+from fedsynth.inspection.step import Rows, Step, Training
+from fedsynth.inspection.survey import Survey
+from fedsynth.privacy.mechanism import Charge
+
+
+class AtSite:
+    """What this site does for the steps of inspections; rows that were judged once are kept for the next step."""
+
+    def __init__(self, holding: Holding, policy: Policy) -> None:
+        self._holding = holding
+        self._policy = policy
+        self._last: tuple[tuple[Source, bool], Rows] | None = None
+
+    def agree(self, terms: Terms) -> None:
+        """Refuse what cannot be done here, or would not be private."""
+        plan = Plan.from_dict(terms.inspection)
+        if (terms.unit, terms.trust, terms.transport) != ("client", "central", "clear"):
+            raise Incompatible(
+                f"unit={terms.unit}, trust={terms.trust}, transport={terms.transport}: which rows of a client are "
+                "selected depends on its other rows, so an inspection protects whole clients, by noise at the server"
+            )
+        if terms.private and plan.noise is None:
+            raise BadInput("inspection: a private one asks its questions with noise; this one has none")
+        if self._holding.raw is None:
+            raise BadInput(
+                "the rows of this site were not kept as they were read, so they cannot be inspected"
+            )
+        if plan.source.entry_point:
+            self._check_entry_point(plan.source.entry_point)
+        if plan.source.onnx:
+            check_installed()
+
+    def _check_entry_point(self, name: str) -> None:
+        allowed = self._policy.entry_points
+        if name not in allowed:
+            raise BadInput(
+                f"entry_point={name!r}: not allowed here; allowed: {', '.join(allowed) or 'none'} "
+                "(entry_points under [policy] in site.toml)"
+            )
+        check_entry_point(name)
+
+    def allows(self, terms: Terms, job: str) -> bool:
+        """Rounds belong to models; a question is the one query of its run."""
+        return Plan.from_dict(terms.inspection).step.kind == Training.kind or job == "balance"
+
+    def assigned(self, begin: Begin) -> Assigned:
+        """One step: the same objects as in the simulator, on this site's clients."""
+        plan = Plan.from_dict(begin.terms.inspection)
+        if begin.run != plan.run:
+            raise BadInput(f"run {begin.run!r}: this step of the inspection is the run {plan.run!r}")
+        schema, clients = self._holding.schema, begin.terms.clients
+        trained = trained_schema(schema, plan.selections)
+        model = lenient(compose(begin.terms, trained))
+        asked = plan.step.query(schema, clients, plan.noise)
+        algorithm = model if asked is None else replace(model, balance=asked)
+        rows = self._rows(plan, trained, begin.blob)
+        return Assigned(
+            algorithm,
+            lambda: held(plan.step, rows),
+            plan.step.stream,
+            plan.name,
+            tuple(whole(plan, model, schema, clients)),
+        )
+
+    def _rows(self, plan: Plan, trained: Schema, content: bytes) -> Rows:
+        """This site's rows with the model of the plan, which is read and checked first."""
+        key = (plan.source, trained.label is None)
+        if self._last is None or self._last[0] != key:
+            raw = self._holding.raw
+            assert raw is not None
+            model = self._model(plan.source, content)
+            self._last = (key, Rows(raw, self._holding.schema, trained, model))
+        return self._last[1]
+
+    def _model(self, source: Source, content: bytes) -> Primary | None:
+        schema = self._holding.schema
+        if source.entry_point:
+            self._check_entry_point(source.entry_point)
+            return installed(schema, source.entry_point)
+        if not source.onnx:
+            return None
+        if len(content) > MOST_BYTES:
+            raise BadInput(f"the model has {len(content)} bytes; at most {MOST_BYTES} are accepted here")
+        if hash_of(content) != source.onnx:
+            raise BadInput("the model that came is not the one that the inspection names (another SHA-256)")
+        return graph_from(schema, content, "the model that came")
+
+
+def held(step: Step, rows: Rows) -> Clients:
+    """What the clients hold in a step; an unforeseen error could quote a row, so only its kind is told."""
+    try:
+        return step.held(rows)
+    except FedsynthError:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"a selection cannot be evaluated on the rows of this site ({type(error).__name__})"
+        ) from error
+
+
+def whole(plan: Plan, model: Algorithm, schema: Schema, clients: int) -> list[tuple[Charge, int]]:
+    """What all questions and models of the inspection cost together."""
+    asked = [question.query(schema, clients, plan.noise) for question in Survey.of(plan.selections).all]
+    once = [] if model.balance is None else model.balance.charges()
+    models = len(plan.selections)
+    return [
+        *((charge, 1) for query in asked for charge in query.charges()),
+        *((charge, models) for charge in once),
+        *((charge, models * model.rounds) for charge in model.charges()),
+    ]

@@ -1,0 +1,105 @@
+"""The server's side of an inspection over sites: ask them, calibrate to those that agree, ask, train, hand over."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedsynth.data.schema import Schema
+from fedsynth.deploy.inspection.over_sites import AtSites, Call, Declined
+from fedsynth.deploy.job import Tell
+from fedsynth.deploy.link.channel import Channel
+from fedsynth.deploy.link.patience import Patience
+from fedsynth.deploy.server_job import earlier_ledger, one_job
+from fedsynth.errors import FedsynthError
+from fedsynth.inspection.agenda import Agenda
+from fedsynth.inspection.plan import Source, hash_of
+from fedsynth.inspection.released import FILE, Seen
+from fedsynth.inspection.request import Inspection
+from fedsynth.inspection.selection import Selection
+from fedsynth.privacy.chain import head_path
+from fedsynth.privacy.ledger import Ledger, priced
+from fedsynth.rng import Rng
+from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import check_claim
+
+LEDGER = "ledger.jsonl"
+
+
+class Conductor:
+    """The work of an inspection's job at the server."""
+
+    def conduct(
+        self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
+    ) -> None:
+        """Bring the inspection to its end; one that was interrupted after its first release is not gone on with."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with one_job(folder):
+            if not (folder / FILE).is_file():
+                folder.mkdir(exist_ok=True)
+                _conduct(asked, channel, folder, tell)
+
+    def results(self, folder: Path) -> list[Path]:
+        """The models, what was told of the selections, and the ledger: all of it noisy."""
+        ledger = folder / LEDGER
+        named = (*sorted(folder.glob("*.safetensors")), folder / FILE, ledger, head_path(ledger))
+        return [path for path in named if path.exists()]
+
+
+def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
+    """The whole inspection, with its files in this folder."""
+    told: dict[str, str] = {}
+
+    def news(site: str, version: int, what: str) -> None:
+        told[site] = what
+        tell(sites=dict(told))
+
+    purse = Purse(Ledger(folder / LEDGER), asked["run"])
+    released = [line for line in purse.ledger.lines() if line.run == purse.name]
+    if released:
+        raise FedsynthError(
+            f"the inspection was interrupted after {len(released)} releases (the server's job ended); they are in "
+            "the ledgers of the server and the sites, and count. Begin a new one for what the sites' budgets leave"
+        )
+    if not purse.ledger.lines():
+        purse.begin_with(earlier_ledger(asked, folder))
+    looked(call_of(asked, channel, news), purse).save(folder)
+
+
+def looked(call: Call, purse: Purse) -> Seen:
+    """All steps of an inspection, over the sites that agree to it as it is calibrated."""
+    asked, rng = call.asked, Rng(call.asked.request.seed)
+    spent = [priced(line, "client", "add-remove") for line in purse.ledger.lines()]
+    roster = call.gather()
+    while True:
+        check_claim(asked.request, asked.schema, "client", roster.clients)
+        agenda = Agenda.of(asked, roster.clients, spent)
+        seeded = any(member.seeded for member in roster.members.values())
+        try:
+            return agenda.look(AtSites(call, agenda, roster), rng, purse.pay, call.say, seeded=seeded)
+        except Declined as declined:
+            roster = roster.without(set(declined.sites))
+
+
+def call_of(asked: Mapping[str, Any], channel: Channel, tell: Callable[[str, int, str], None]) -> Call:
+    """How sites are called, from what the coordinator sent."""
+    given = asked["inspection"]
+    model = given["model"]
+    content = base64.b64decode(model.get("onnx", ""))
+    selections = {name: Selection.parse(table) for name, table in given["selections"].items()}
+    request = Request.from_toml(dict(asked["request"]))
+    schema = Schema.from_dict(dict(asked["schema"]))
+    return Call(
+        channel,
+        asked["run"],
+        Inspection(request, schema, selections, survey_share=given["survey_share"]),
+        Source(hash_of(content) if content else "", model.get("entry_point", "")),
+        content,
+        asked["minimum_sites"],
+        Patience(timeout_s=asked["round_s"], resend_s=max(5.0, asked["round_s"] / 4)),
+        tell,
+    )

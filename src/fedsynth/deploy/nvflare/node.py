@@ -1,0 +1,207 @@
+"""A server or a site as a service: one process a kit, started again when it dies, ended with all it started."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from fedsynth.deploy.nvflare.kits import Kit, Unreachable
+from fedsynth.errors import BadInput
+
+_RESTART_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # waits between restarts; after a calm time they begin anew
+_CALM_S = 60.0
+_HOPELESS = 8  # so many restarts without a calm time in between
+_GRACE_S = 5.0
+
+
+def check_port(kit: Kit, listen: str | None = None) -> str:
+    """The address to bind, or a sentence why it cannot be bound."""
+    address = listen or kit.host
+    try:
+        address = socket.gethostbyname(address)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, kit.port))
+    except socket.gaierror:
+        raise BadInput(f"{address}: no such host; name an address of this machine with --listen") from None
+    except OSError as error:
+        advice = (
+            "stop what listens there"
+            if error.errno == 98
+            else "name an address of this machine with --listen"
+        )
+        raise BadInput(f"{address}:{kit.port} cannot be listened on ({error.strerror}); {advice}") from None
+    return address
+
+
+def wait_for_server(kit: Kit, patience_s: float) -> None:
+    """Return once the server answers; a refusal is final, silence is waited out."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return kit.reach()
+        except Unreachable:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.5)
+
+
+@dataclass
+class Node:
+    """Keeps the engine's process of one kit alive until `stop`."""
+
+    kit: Kit
+    say: Callable[[str], None]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    listen: str = ""
+    _stopping: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def run(self) -> None:
+        """Block until the process was told to stop."""
+        with _alone(self.kit):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: self._stopping.set())
+            failures, began = 0, time.monotonic()
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                self._live()
+                if self._stopping.is_set():
+                    return
+                failures = 0 if time.monotonic() - began > _CALM_S else failures + 1
+                if failures >= _HOPELESS:
+                    raise BadInput(
+                        f"the {self.kit.title} stopped {failures} times in a row; see {self.kit.folder / 'console.log'}"
+                    )
+                wait = _RESTART_S[min(max(failures, 1), len(_RESTART_S)) - 1]
+                self.say(f"the {self.kit.title}'s process is gone; starting it again in {wait:g} s")
+                self._stopping.wait(wait)
+
+    def stop(self) -> None:
+        """End `run` from another thread."""
+        self._stopping.set()
+
+    def _live(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "fedsynth.deploy.nvflare.process",
+            str(self.kit.folder),
+            self.kit.role,
+        ]
+        with (self.kit.folder / "console.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*command, self.listen],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "MALLOC_ARENA_MAX": "2", **self.environment},
+                start_new_session=True,
+            )
+        try:
+            while process.poll() is None and not self._stopping.wait(0.1):
+                pass
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
+    process.terminate()
+    for child in family:
+        _quietly(child.terminate)
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for child in psutil.wait_procs(family, timeout=_GRACE_S)[1]:
+        _quietly(child.kill)
+
+
+def _quietly(act: Callable[[], None]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        act()
+
+
+@contextmanager
+def _alone(kit: Kit) -> Iterator[None]:
+    """Hold the kit's lock with our process number in it; the lock falls with the process."""
+    with (kit.folder / "running.pid").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"the {kit.title} is running already (process {running(kit.folder)}); stop it first"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def running(folder: Path) -> int | None:
+    """The process that serves this kit on this machine, or None."""
+    path = folder / "running.pid"
+    if not path.exists():
+        return None
+    with path.open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = file.read().strip()
+            return int(text) if text.isdigit() else None
+    return None
+
+
+def stop(folder: Path, patience_s: float = 20.0) -> bool:
+    """Stop the process that serves this kit; False if there is none."""
+    found = running(folder)
+    if found is None:
+        return False
+    os.kill(found, signal.SIGTERM)
+    deadline = time.monotonic() + patience_s
+    while running(folder) is not None:
+        if time.monotonic() > deadline:
+            raise BadInput(f"{folder}: process {found} does not stop; end it with kill -9 {found}")
+        time.sleep(0.1)
+    return True
+
+
+def become(kit: Kit, environment: Mapping[str, str], listen: str = "") -> None:
+    """Turn this process into the one that keeps a node alive, without all that was loaded to check its data."""
+    command = [sys.executable, "-m", "fedsynth.deploy.nvflare.node", str(kit.folder), kit.role, listen]
+    os.execve(sys.executable, command, {**os.environ, **environment})
+
+
+def main() -> None:
+    """Keep the node of the kit in the arguments alive."""
+    folder, role, listen = sys.argv[1:4]
+
+    def say(text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+    try:
+        Node(Kit.load(folder, role), say, listen=listen).run()
+    except BadInput as error:
+        print(f"fedsynth: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

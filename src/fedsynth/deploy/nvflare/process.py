@@ -1,0 +1,54 @@
+"""The engine's own process of a server or a site: `python -m fedsynth.deploy.nvflare.process KIT ROLE [ADDRESS]`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from argparse import Namespace
+
+from nvflare.fuel.f3.mpm import MainProcessMonitor
+from nvflare.private.fed.app.client import client_train
+from nvflare.private.fed.app.server import server_train
+from nvflare.private.fed.server import fed_server
+
+from fedsynth.deploy.nvflare.kits import Kit, stores_inside
+
+_PARENT_CHECK_S = 0.5
+
+
+def main() -> None:
+    """Run until told to stop, or until the command that started this is gone."""
+    folder, role = sys.argv[1:3]
+    kit = Kit.load(folder, role)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    settings = ["secure_train=true", "config_folder=config"]
+    if role == "server":
+        stores_inside(kit)
+        _listen_on(sys.argv[3])
+        arguments = Namespace(
+            workspace=str(kit.folder), fed_server="fed_server.json", set=[*settings, "org=server"]
+        )
+        sys.exit(MainProcessMonitor.run(server_train.main, run_dir=arguments.workspace, args=arguments))
+    own = [*settings, f"uid={kit.name}", f"org={kit.name.replace('-', '_')}"]
+    arguments = Namespace(workspace=str(kit.folder), fed_client="fed_client.json", set=own, local_rank=0)
+    sys.exit(MainProcessMonitor.run(client_train.main, run_dir=arguments.workspace, args=arguments))
+
+
+def _listen_on(address: str) -> None:
+    """Bind this address alone: the engine does so for loopback, and would take all interfaces for any other."""
+    fed_server._is_loopback_host = lambda _: True
+    fed_server._normalize_loopback_host = lambda _: address
+
+
+def _end_with(parent: int) -> None:
+    """A command that was killed leaves no process behind."""
+    while os.getppid() == parent:
+        time.sleep(_PARENT_CHECK_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

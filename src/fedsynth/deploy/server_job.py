@@ -1,0 +1,388 @@
+"""The server's side of a federated run: ask the sites, calibrate to those that agree, train, release.
+
+Everything that a run needs to go on is in its folder on the server's disk, so a job may die at any moment and the
+next one continues from the last finished round.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedsynth.data.atomic import replacing
+from fedsynth.data.lock import alone
+from fedsynth.data.schema import Schema
+from fedsynth.deploy.job import Regroup, Tell
+from fedsynth.deploy.link.buffered import Buffered
+from fedsynth.deploy.link.channel import Channel
+from fedsynth.deploy.link.masked import MaskedLink
+from fedsynth.deploy.link.messages import Terms
+from fedsynth.deploy.link.patience import Patience, TooFewSites
+from fedsynth.deploy.link.remote import Remote
+from fedsynth.deploy.link.sealed import SealedLink
+from fedsynth.deploy.participation import terms_of
+from fedsynth.deploy.sealed_release import SealedGenerator
+from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
+from fedsynth.federation.algorithm import Algorithm, secret_draw
+from fedsynth.federation.loop import Round
+from fedsynth.federation.pace import Pace, last_step
+from fedsynth.federation.state import SEALED, ServerState
+from fedsynth.privacy.chain import head_path
+from fedsynth.privacy.ledger import Ledger
+from fedsynth.recipes.budget import fit_budget
+from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.recipes.task import Task
+from fedsynth.rng import Rng
+from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.release import release
+from fedsynth.synthesis.released_files import close, complete
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import Prepared, Training, check_claim
+from fedsynth.transport.agreement import Aborted
+
+_CAVEATS = (
+    "How many participants each site has was told to the server, and a site knows which of its own were drawn.",
+)
+_GROWTH = (
+    150 * 2**20
+)  # bytes: the engine's memory grows a little with each message, so a long run takes several jobs
+_REPEATS = (
+    4  # times that rounds of one job may be begun anew because too few sites were left to open a masked sum
+)
+_LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
+
+
+class Conductor:
+    """The work of a fedsynth job at the server."""
+
+    def __init__(self, pace: Callable[..., Pace] = Pace) -> None:
+        """`pace` makes the clock by which secret rounds end."""
+        self._pace = pace
+
+    def conduct(
+        self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
+    ) -> None:
+        """Bring the run to its end, from wherever it is."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with one_job(folder):
+            place = Folder(folder)
+            if place.finished:
+                complete(place)
+            else:
+                _Run(asked, channel, place, tell, regroup, self._pace).finish()
+            tell(rounds=len(place.read_history()))
+
+    def results(self, folder: Path) -> list[Path]:
+        """What a run folder holds at its end; the sites' private parts were never here."""
+        place = Folder(folder)
+        ledger = (place.ledger, head_path(place.ledger))
+        made = (place.privacy, place.generator, place.sealed)
+        named = (place.recipe, place.schema, *ledger, place.history, *made)
+        return [path for path in named if path.exists()]
+
+
+@dataclass
+class _Run:
+    """One run over the sites of one job."""
+
+    asked: Mapping[str, Any]
+    channel: Channel
+    place: Folder
+    tell: Tell
+    regroup: threading.Event
+    make_pace: Callable[..., Pace]
+    schema: Schema = field(init=False)
+    remote: Remote = field(init=False)
+    link: Remote | Buffered | MaskedLink | SealedLink = field(init=False)
+    _sites: dict[str, str] = field(default_factory=dict, init=False)
+    _held: int = field(default=0, init=False)
+    _trained: Training | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.schema = Schema.from_dict(dict(self.asked["schema"]))
+        patience = Patience(timeout_s=self.asked["round_s"], resend_s=max(5.0, self.asked["round_s"] / 4))
+        self.remote = Remote(
+            self.channel,
+            self.asked["run"],
+            minimum=self.asked["minimum_sites"],
+            patience=patience,
+            tell=self._news,
+            whisper=self._own_note,
+        )
+        self.link = self.remote
+
+    def _routed(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm over the link that its schedule and its transport need."""
+        if algorithm.transport.needs_cohort:
+            self.link = masked = MaskedLink(self.remote)
+            return masked.routed(algorithm)
+        beneath = Buffered(self.remote) if algorithm.schedule.buffered else self.remote
+        if algorithm.transport.blind:
+            self.link = sealed = SealedLink(self.remote, beneath)
+            self._check_openable(algorithm)
+            return sealed.routed(algorithm)
+        self.link = beneath
+        return algorithm
+
+    def _check_openable(self, algorithm: Algorithm) -> None:
+        """Sites open averages of so many clients or more, and a version must be one."""
+        schedule, minimum = algorithm.schedule, self.asked["minimum_sites"]
+        if schedule.buffered and schedule.expected < minimum:
+            raise BadInput(
+                f"buffer={schedule.expected:g}: sites open no sealed average over fewer than {minimum} clients; "
+                f"set buffer={minimum}, or a smaller --minimum-sites"
+            )
+
+    def finish(self) -> None:
+        """Train to the end, release, and tell the sites that it is over."""
+        state = self.place.restore(self.remote)
+        if state is None and self.place.path.exists():
+            self._refuse_lost_checkpoint()
+            shutil.rmtree(self.place.path)  # it was stopped before anything was released
+        work: Callable[[ServerState], ServerState]
+        if state is None:
+            rng = Rng(self.asked["request"].get("seed"))
+            prepared, state = self._begin(rng)
+            work = self._training(prepared, rng).start_from
+        else:
+            prepared = self._return()
+            state = self.place.restore(self.link) or state
+            rng = Rng(prepared.request.seed)
+            work = self._rejoined(prepared, state, rng)
+        try:
+            state = self._worked(prepared, work, state, rng)
+        except TooFewSites:
+            state = self._all_that_may_be()
+            if state is None:
+                raise
+        except BudgetExhausted as reason:
+            state = self.place.restore(_Nobody())
+            if state is None or state.version < 1:
+                raise
+            self._news("server", 0, f"{reason}; training ends with the model of round {state.version}")
+        for note in [] if self._trained is None else self._trained.notes:
+            self._news("server", 0, note)
+        seeded = rng.reproducible or self.remote.seeded
+        generator, statement = release(
+            prepared, Ledger(self.place.ledger), state, seeded=seeded, caveats=_CAVEATS
+        )
+        if SEALED in state.memory:  # whatever the server knows of the parameters, it is not the average
+            sealed = state.memory[SEALED].numpy().tobytes()
+            clients = prepared.algorithm.schedule.clients
+            known = {part: state.parts[part] for part in prepared.algorithm.unsealed}
+            SealedGenerator(sealed, clients, state.balance, known).save(self.place.sealed)
+        else:
+            generator.save(self.place.generator)
+        with replacing(self.place.privacy) as temporary:
+            statement.save(temporary)
+        with suppress(
+            FedsynthError
+        ):  # the result is safe: whoever is not there to hear that it is over need not be
+            self.remote.close(state)
+        close(self.place)
+
+    def _refuse_lost_checkpoint(self) -> None:
+        """A run that released something goes on from its checkpoint or not at all: its ledger is not thrown away."""
+        if any(line.run == self.asked["run"] for line in Ledger(self.place.ledger).lines()):
+            raise FedsynthError(
+                f"{self.place.path.name}: the ledger on the server shows releases of this run, but its checkpoint is "
+                "gone; restore the checkpoint from a copy, or start a new run for what the sites' budgets leave"
+            )
+
+    def _rejoined(
+        self, prepared: Prepared, state: ServerState, rng: Rng
+    ) -> Callable[[ServerState], ServerState]:
+        """Begin a new session with the sites of the run, from this checkpoint."""
+        self.remote.invite(self._terms(prepared))
+        self.remote.begin(self._terms(prepared), prepared.algorithm, state)
+        self._greet()
+        return self._training(prepared, rng).resume_from
+
+    def _worked(
+        self, prepared: Prepared, work: Callable[[ServerState], ServerState], state: ServerState, rng: Rng
+    ) -> ServerState:
+        """Train to the end; a round of which too few were left to open it is done anew, and paid for anew."""
+        for left in reversed(range(_REPEATS)):
+            try:
+                return work(state)
+            except Aborted as reason:
+                last = self.place.restore(self.link)
+                if not left or last is None:
+                    raise
+                self._news("server", last.version, f"{reason}; the round is begun anew")
+                state = last
+                work = self._rejoined(prepared, state, rng)
+        raise AssertionError("a round is either done or given up")
+
+    def _all_that_may_be(self) -> ServerState | None:
+        """The last finished round, if no other can come: where rounds were lost, sites paid for them all the same.
+
+        Then so many sites refuse for good (their budget for this run is spent) that the rest are too few.
+        """
+        open_sites = [member for member in self.remote.roster.members.values() if not member.out]
+        state = self.place.restore(_Nobody())
+        if len(open_sites) >= self.asked["minimum_sites"] or state is None or state.version < 1:
+            return None
+        return state
+
+    def _begin(self, rng: Rng) -> tuple[Prepared, ServerState]:
+        """Ask the sites, calibrate to their number of clients, and write the first checkpoint."""
+        request = Request.from_toml(dict(self.asked["request"]))
+        recipe = recipe_named(request.recipe)
+        values = recipe.values(request.arguments)
+        self.remote.invite(terms_of(request, self.schema, values, minimum_cohort=self.asked["minimum_sites"]))
+        while True:
+            prepared = self._prepare(recipe, request)
+            state = prepared.algorithm.init(rng.at("init"))
+            refused = self.remote.begin(self._terms(prepared), prepared.algorithm, state)
+            if not refused:
+                break
+            self.remote.without(refused)
+        self._greet()
+        self.place.create(prepared.request.to_toml(), self.schema)
+        self._adopt_earlier()
+        self.place.checkpoint(state, self.remote)
+        return prepared, state
+
+    def _task(self, recipe: Recipe, request: Request) -> Task:
+        """What is asked of the clients of all sites in the roster."""
+        return recipe.task(
+            self.schema,
+            self.remote.roster.clients,
+            private=request.private,
+            unit=request.unit,
+            trust=request.trust,
+            transport=request.transport,
+            largest=self.remote.roster.largest,
+        )
+
+    def _prepare(self, recipe: Recipe, request: Request) -> Prepared:
+        """Calibrate for the clients that there are."""
+        values, task = recipe.values(request.arguments), self._task(recipe, request)
+        clients = task.clients
+        if request.target is None:
+            if request.rounds is not None:
+                values["rounds"] = request.rounds
+            algorithm = recipe.build(task, values)
+        else:
+            if task.unit == "record" and values.get("records") == 0:
+                raise BadInput(
+                    "records: sites do not tell how many they have; declare a public number with --set records=N"
+                )
+            known = values.get("records") or clients * values.get("usual_records", 1)
+            check_claim(request, self.schema, task.unit, known if task.unit == "record" else clients)
+            spent = self._earlier().lines()
+            algorithm, values = fit_budget(recipe, task, values, request.target, spent)
+        arguments = replace(request, arguments=values)
+        return Prepared(recipe, self.schema, None, self._routed(algorithm), values, arguments)
+
+    def _return(self) -> Prepared:
+        """The run as it was calibrated, for the clients that it began with."""
+        request = Request.from_toml(self.place.read_recipe())
+        recipe = recipe_named(request.recipe)
+        values = recipe.values(request.arguments)
+        algorithm = self._routed(recipe.build(self._task(recipe, request), values))
+        return Prepared(recipe, self.schema, None, algorithm, values, request)
+
+    def _greet(self) -> None:
+        for name in self.remote.roster.present:
+            self._news(name, 0, "takes part")
+
+    def _terms(self, prepared: Prepared) -> Terms:
+        return terms_of(
+            prepared.request,
+            self.schema,
+            prepared.values,
+            self.remote.roster.clients,
+            self.asked["minimum_sites"],
+            self.remote.roster.largest,
+        )
+
+    def _training(self, prepared: Prepared, rng: Rng) -> Training:
+        purse = Purse(Ledger(self.place.ledger), self.asked["run"])
+        self.tell(state="training", rounds=prepared.algorithm.rounds)
+        self._trained = Training(
+            prepared, self.place, purse, rng, self._seen, link=self.link, pace=self._pace(prepared, rng)
+        )
+        return self._trained
+
+    def _pace(self, prepared: Prepared, rng: Rng) -> Pace | None:
+        """The clock by which rounds end, if their own length must not be seen."""
+        if rng.reproducible or not secret_draw(prepared.algorithm):
+            return None
+        return self.make_pace(last_step(self.place.read_history()), lambda: self.remote.roster.present)
+
+    def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
+        assert self._trained is not None
+        members = set(self.remote.roster.members)
+        # whoever is back is seen by the engine; when its absence was noticed may show that it was drawn
+        away = sorted(members if self._trained.pace else members - set(self.remote.roster.present))
+        self.tell(line={**self._trained.history[-1], "epsilon": epsilon}, rounds=rounds, away=away)
+        held = resident_bytes()
+        self._held = self._held or held
+        if self.regroup.is_set() or (held - self._held > _GROWTH and done.version < rounds):
+            raise Regroup
+
+    def _news(self, site: str, version: int, what: str) -> None:
+        self._sites = {**self._sites, site: what if version < 1 else f"{what} (round {version + 1})"}
+        self.tell(sites=self._sites)
+
+    def _own_note(self, site: str, version: int, what: str) -> None:
+        """Write down on the server's disk alone what would tell the coordinator that a site was drawn."""
+        with (self.place.path / "sites.log").open("a") as file:
+            file.write(f"round {version + 1}: {site} {what}\n")
+
+    def _earlier(self) -> Ledger:
+        """What the schema cost, as the coordinator's ledger of it shows."""
+        return earlier_ledger(self.asked, self.place.path)
+
+    def _adopt_earlier(self) -> None:
+        Ledger(self.place.ledger).adopt(self._earlier())
+
+
+def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:
+    """What was paid before a run, as the coordinator sent it along; checked line by line beside the run's folder."""
+    ledger = Ledger(None)
+    told = asked.get("earlier") or {}
+    if told:
+        path = folder.with_suffix(".earlier.jsonl")
+        path.write_text(told["lines"])
+        head_path(path).write_text(told["head"])
+        ledger.adopt(Ledger(path))
+        path.unlink()
+        head_path(path).unlink()
+    return ledger
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class _Nobody:
+    """Remembers nothing: for a look at the checkpoint's state alone."""
+
+    def index(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, index: dict[str, Tensor]) -> None:
+        pass
+
+
+def one_job(folder: Path) -> AbstractContextManager[None]:
+    """One job at a time works on a run."""
+    sentence = f"{folder.name}: another job works on this run; wait for it"
+    return alone(folder.with_suffix(".lock"), sentence, _LOCK_PATIENCE_S)

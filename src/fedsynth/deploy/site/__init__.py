@@ -1,0 +1,1 @@
+"""The site's end: its policy, its payer, its runs and its disk."""

@@ -1,0 +1,246 @@
+"""site.toml: what a site holds and what it takes part in. It stays at the site; nothing of it is ever sent.
+
+```toml
+[data]
+file = "patients.parquet"
+schema = "schema.json"          # the public schema that this site agrees to; what these rows paid for it counts
+client_column = "patient id"    # who owns a row; without it the site as a whole is one client
+# text_column = "post"          # of texts: where they are; "text" if left out
+[budget]
+epsilon = 3.0                   # over all runs ever
+delta = 1e-6
+unit = "client"
+adjacency = "add-remove"        # neighbors under which every release is charged; this one if left out
+[policy]
+recipes = ["dpd_fvae"]
+transports = ["clear"]
+minimum_cohort = 3              # sites that must take part
+inspect = true                  # whether `fedsynth inspect` may train on rows that meet a criterion; usually not
+entry_points = ["triage"]       # models installed here that an inspection may name
+[state]
+folder = "fedsynth-state"       # private parts, secrets, ledger, audit log: back it up
+[keys]
+folder = "keys/this-site"       # from fedsynth keys create: needed for the transports secagg and he
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsynth.data.clients import (
+    RawClients,
+    clients_from,
+    encode_clients,
+    image_clients_from,
+    text_clients_from,
+)
+from fedsynth.data.conform import conform
+from fedsynth.data.image import read_images, read_owners
+from fedsynth.data.schema import Schema
+from fedsynth.data.table import read_table
+from fedsynth.data.text import read_texts
+from fedsynth.deploy.link.masked import masking
+from fedsynth.deploy.link.sealed import sealing
+from fedsynth.deploy.participation import compose
+from fedsynth.deploy.site.look import Look
+from fedsynth.deploy.site.run import Seal
+from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.errors import BadInput, nearest
+from fedsynth.privacy.budget import Budget
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.synthesis.payer import Policy as Purse
+from fedsynth.synthesis.payer import check_payer, ledger_of
+from fedsynth.synthesis.request import read_toml
+from fedsynth.transport.he_scheme import Keys
+from fedsynth.transport.keys import IDENTITIES, IDENTITY, SECRET, load_identities, load_identity, load_keys
+from fedsynth.transport.registry import TRANSPORTS
+
+_KEYS: dict[str, dict[str, tuple[type, ...]]] = {
+    "data": dict.fromkeys(("file", "schema", "client_column", "label", "text_column"), (str,)),
+    "budget": {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "adjacency": (str,)},
+    "policy": {
+        "recipes": (list,),
+        "transports": (list,),
+        "minimum_cohort": (int,),
+        "without_privacy": (bool,),
+        "inspect": (bool,),
+        "entry_points": (list,),
+    },
+    "state": {"folder": (str,)},
+    "keys": {"folder": (str,)},
+    "compute": {"device": (str,)},
+    "test": {"seed": (int,)},
+}
+_NEEDED = {
+    "data": ("file", "schema"),
+    "budget": ("epsilon", "delta"),
+    "policy": ("recipes",),
+    "state": ("folder",),
+}
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """A site.toml that was read and checked, but for the rows."""
+
+    path: Path
+    keys: Mapping[str, Mapping[str, Any]]
+    schema: Schema
+    policy: Policy
+
+    @classmethod
+    def load(cls, path: Path | str) -> SiteFile:
+        """Read site.toml; every mistake in it is reported at once."""
+        path = Path(path).resolve()
+        keys = read_toml(path)
+        problems = [*_unknown(keys), *_missing(keys)]
+        if problems:
+            raise BadInput(f"{path}: " + "; ".join(problems))
+        place = path.parent / keys["data"]["schema"]
+        schema = Schema.load(place)
+        ledger_of(schema, place)  # refused if rows paid for it and nobody knows how much
+        policy = _policy(path, keys)
+        check_payer(schema, keys["data"].get("client_column"), policy.budget.unit)
+        if "label" in keys["data"]:
+            schema = schema.with_label(keys["data"]["label"])
+        return cls(path, keys, schema, policy)
+
+    @property
+    def data(self) -> Path:
+        """The file or folder of rows."""
+        return self.path.parent / self.keys["data"]["file"]
+
+    @property
+    def folder(self) -> Path:
+        """Where the site keeps its state."""
+        return self.path.parent / self.keys["state"]["folder"]
+
+    def holding(self) -> Holding:
+        """Read and encode the rows; an error names the column and the value that do not fit the schema."""
+        if not self.data.exists():
+            raise BadInput(f"{self.path}: [data] file: {self.data} does not exist; check the path")
+        column = self.keys["data"].get("client_column")
+        raw = {"image": self._images, "text": self._texts}.get(self.schema.kind, self._table)(column)
+        schema = self.schema.with_client(column) if column and self.schema.kind == "table" else self.schema
+        kept = raw if self.policy.inspect else None
+        return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema, kept)
+
+    def _table(self, column: str | None) -> RawClients:
+        schema = self.schema.with_client(column) if column else self.schema
+        frame = conform(read_table(self.data, schema), schema)
+        if column is None:
+            return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("this site",), frame=frame)
+        return clients_from(frame, client_column=column)
+
+    def _images(self, column: str | None) -> RawClients:
+        images, labels = read_images(self.data)
+        alone = np.zeros(len(images), dtype=np.int64)
+        return image_clients_from(images, labels, owners=read_owners(self.data, column) if column else alone)
+
+    def _texts(self, column: str | None) -> RawClients:
+        named = self.keys["data"].get("text_column", "text")
+        found = read_texts(self.data, named, column)
+        owners = found[column].to_numpy() if column else np.zeros(len(found), dtype=np.int64)
+        return text_clients_from(found[named].tolist(), self.schema, owners=owners)
+
+    def site(self, look: Callable[[Holding, Policy], Look] | None = None) -> Site:
+        """The site, ready to answer; `look` makes its part in inspections."""
+        seed = self.keys.get("test", {}).get("seed")
+        device = self.keys.get("compute", {}).get("device", "cpu")
+        made, holding = partial(compose, keys=self.he_keys()), self.holding()
+        seals = self.seals(len(holding.clients))
+        looking = None if look is None else look(holding, self.policy)
+        site = Site(
+            holding, self.policy, self.folder, made, seed=seed, device=device, seals=seals, look=looking
+        )
+        paid = ledger_of(self.schema, self.path.parent / self.keys["data"]["schema"])
+        if paid is not None:
+            Purse(self.policy.budget, site.ledger).count(paid)
+        return site
+
+    @property
+    def _keys_folder(self) -> Path | None:
+        place = self.keys.get("keys", {}).get("folder")
+        return None if place is None else self.path.parent / place
+
+    def he_keys(self) -> Keys | None:
+        """The secret key with which this site seals and opens, if it was given one."""
+        folder = self._keys_folder
+        return load_keys(folder / SECRET) if folder and (folder / SECRET).is_file() else None
+
+    def seals(self, clients: int) -> dict[str, Seal]:
+        """What this site can do to hide the messages of so many clients, with the keys that it was given."""
+        folder = self._keys_folder
+        if folder is None:
+            return {}
+        name, identity = load_identity(folder / IDENTITY)
+        known = load_identities(folder / IDENTITIES)
+        minimum = max(2, self.policy.minimum_cohort)
+        seals: dict[str, Seal] = {"secagg": masking(name, identity, known, minimum, clients)}
+        if (keys := self.he_keys()) is not None:
+            seals["he" if keys.parameters.scheme == "bfv" else "he-ckks"] = sealing(minimum)
+        return seals
+
+
+def _unknown(keys: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for table, given in keys.items():
+        if table not in _KEYS:
+            problems.append(f"[{table}]: no such table; {nearest(table, _KEYS)}")
+        elif not isinstance(given, dict):
+            problems.append(f"{table}={given!r}: expected a table [{table}]")
+        else:
+            for name, value in given.items():
+                if name not in _KEYS[table]:
+                    problems.append(f"[{table}] {name}: no such key; {nearest(name, _KEYS[table])}")
+                elif not _fits(value, _KEYS[table][name]):
+                    kinds = " or ".join(kind.__name__ for kind in _KEYS[table][name])
+                    problems.append(f"[{table}] {name}={value!r}: expected {kinds}")
+    return problems
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, list):
+        return list in kinds and all(isinstance(each, str) for each in value)
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+def _missing(keys: Mapping[str, Any]) -> list[str]:
+    return [
+        f"[{table}] {name}: missing"
+        for table, names in _NEEDED.items()
+        for name in names
+        if not isinstance(keys.get(table), dict) or name not in keys[table]
+    ]
+
+
+def _policy(path: Path, keys: Mapping[str, Mapping[str, Any]]) -> Policy:
+    given = keys["policy"]
+    try:
+        for name in given["recipes"]:
+            recipe_named(name)
+        transports = given.get("transports", ["clear"])
+        for name in transports:
+            if name not in TRANSPORTS:
+                raise BadInput(f"[policy] transports: {name!r} is unknown; {nearest(name, TRANSPORTS)}")
+        if given.get("minimum_cohort", 2) < 1:
+            raise BadInput(f"[policy] minimum_cohort={given['minimum_cohort']}: expected at least 1")
+        budget = Budget(**{"unit": "client", **keys["budget"]})
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    return Policy(
+        budget,
+        tuple(given["recipes"]),
+        tuple(transports),
+        given.get("minimum_cohort", 2),
+        given.get("without_privacy", False),
+        given.get("inspect", False),
+        tuple(given.get("entry_points", ())),
+    )

@@ -1,1 +1,0 @@
-"""Where clients run: in this process, or on their own machines."""

@@ -1,1 +1,0 @@
-"""Is it good, is it safe: scores, attacks and audits."""

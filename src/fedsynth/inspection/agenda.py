@@ -1,0 +1,61 @@
+"""The questions and models of an inspection with their noise: what will be asked of the clients, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dp_accounting import DpEvent
+
+from fedsynth.federation.loop import Pay
+from fedsynth.inspection.auxiliary import Trainer
+from fedsynth.inspection.population import Population
+from fedsynth.inspection.released import Seen, Taken
+from fedsynth.inspection.request import Inspection
+from fedsynth.inspection.step import Training
+from fedsynth.inspection.survey import Survey
+from fedsynth.privacy import account
+from fedsynth.recipes.budget import cost
+from fedsynth.rng import Rng
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """All models have the same noise, so that they and the questions cost what was asked for together."""
+
+    asked: Inspection
+    trainer: Trainer
+    survey: Survey
+    noise: float | None  # of each question
+
+    @classmethod
+    def of(cls, asked: Inspection, clients: int, spent: Sequence[DpEvent] = ()) -> Agenda:
+        """Calibrated for so many clients, who have paid for `spent` already."""
+        survey, target = Survey.of(asked.selections), asked.request.target
+        noise = survey.noise(asked.survey_share * target.epsilon, target.delta) if target else None
+        trainer = Trainer.of(asked.request, asked.trained, clients)
+        trainer = trainer.calibrated(target, len(asked.selections), [*spent, *survey.events(noise)])
+        return cls(asked, trainer, survey, noise)
+
+    @property
+    def event(self) -> DpEvent:
+        """What all of it costs."""
+        models = account.repeat(cost(self.trainer.algorithm(1.0)), len(self.asked.selections))
+        return account.compose([*self.survey.events(self.noise), models])
+
+    def look(self, population: Population, rng: Rng, pay: Pay, tell: Tell, *, seeded: bool = False) -> Seen:
+        """Ask, then train a model for each selection; `seeded` if the clients' noise can be drawn again."""
+        clients = self.trainer.task.clients
+        tell("asking the clients")
+        settled, spreads = self.survey.conduct(population, self.asked.schema, clients, self.noise, rng, pay)
+        models = {}
+        for place, (name, chosen) in enumerate(settled.items()):
+            tell(f"training on {name!r}")
+            algorithm = self.trainer.algorithm(chosen.share.guess)
+            step = Training(name, (chosen.selection,), place)
+            state = population.train(step, algorithm, rng.at(*step.stream), pay)
+            generator = self.trainer.generator(algorithm, state)
+            models[name] = Taken(chosen.selection.words, chosen.share, generator)
+        return Seen(self.trainer, models, spreads, seeded or rng.reproducible)

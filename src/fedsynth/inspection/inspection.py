@@ -1,0 +1,181 @@
+"""One inspection from questions to findings: survey, train a model for each selection, contrast, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fedsynth.data.clients import RawClients, require_several
+from fedsynth.errors import BudgetExhausted
+from fedsynth.inspection.agenda import Agenda, Tell
+from fedsynth.inspection.contrast import differences
+from fedsynth.inspection.findings import Findings, Model
+from fedsynth.inspection.population import Simulated
+from fedsynth.inspection.previous import ROOT, Earlier
+from fedsynth.inspection.released import Seen
+from fedsynth.inspection.request import Inspection
+from fedsynth.inspection.sample import Sample
+from fedsynth.inspection.step import Rows
+from fedsynth.inspection.verdict import Finding, Null, judge
+from fedsynth.privacy.budget import Budget
+from fedsynth.privacy.ledger import Ledger, priced
+from fedsynth.privacy.statement import Statement, statement
+from fedsynth.recipes.budget import adjacency_of, sampling_of
+from fedsynth.rng import Rng
+from fedsynth.synthesis.payer import Policy, Purse, ledger_of
+from fedsynth.synthesis.training import check_claim
+
+_CAVEATS = (
+    "How many participants met a selection was told as a noisy number, whose cost is part of the sum; the exact number "
+    "was not told.",
+    "The model and the rules that decide who is selected are public; so are their thresholds, unless the ledger "
+    "shows that they were asked for.",
+)
+
+
+def inspect(
+    asked: Inspection,
+    raw: RawClients,
+    *,
+    out: Path | None = None,
+    against: Path | None = None,
+    tell: Tell = lambda _: None,
+) -> Findings:
+    """Carry an inspection out; with `out` everything that may be known is written there.
+
+    `against` is the folder of an earlier inspection of the same data: what it spent is counted, and what changed is
+    shown. A selection that nobody meets costs as much as any other and ends in a model of noise.
+    """
+    require_several(raw)
+    check_claim(asked.request, asked.schema, "client", len(raw))
+    earlier = None if against is None else Earlier.read(against)
+    rng = Rng(asked.request.seed)
+    rows = Rows(raw, asked.schema, asked.trained, asked.model)
+    assert len(rows.encoded) == len(raw)  # a row that does not fit is told before anything is paid for
+    tell("evaluating the selections at the clients")
+    for selection in asked.selections.values():
+        rows.marks(selection.criterion)
+    schema = _schema(asked, earlier)
+    spent = [priced(line, "client", "add-remove") for line in ([] if schema is None else schema.lines())]
+    agenda = Agenda.of(asked, len(raw), spent)
+    purse = _purse(asked, agenda, out, earlier, schema)
+    seen = agenda.look(Simulated(rows, asked.request.device), rng, purse.pay, tell)
+    return conclude(asked, seen, purse.ledger, out=out, earlier=earlier, tell=tell)
+
+
+def conclude(
+    asked: Inspection,
+    seen: Seen,
+    ledger: Ledger,
+    *,
+    out: Path | None = None,
+    earlier: Earlier | None = None,
+    tell: Tell = lambda _: None,
+    caveats: Sequence[str] = (),
+) -> Findings:
+    """Draw examples, find out what noise alone would show, and judge: from what was released, so at no further cost."""
+    rng = Rng(asked.request.seed)
+    models: dict[str, Model] = {}
+    for name, taken in seen.models.items():
+        sample = Sample.draw(taken.generator, asked.shown, rng.at("sample", name))
+        models[name] = Model(taken.words, taken.generator, sample, taken.share)
+    null: Null = ()
+    if asked.simulation.models and (len(models) == 2 or earlier is not None):  # something to judge
+        tell("simulating what noise alone would show")
+        samples, shares = zip(*[(model.sample, model.share) for model in models.values()], strict=True)
+        null = asked.simulation.no_difference(seen.trainer, samples, shares, rng.at("null"))
+    findings = Findings(
+        seen.trainer.schema,
+        asked.schema,
+        {"recipe": asked.request.recipe, **seen.trainer.values},
+        _statement(asked, seen, ledger, caveats),
+        _since(asked, models, earlier, null),
+        _contrast(asked, list(models.values()), null),
+        null,
+        seen.spreads,
+    )
+    if out is not None:
+        findings.save(out)
+    return findings
+
+
+def _schema(asked: Inspection, earlier: Earlier | None) -> Ledger | None:
+    """What the schema cost these data; inspections that go on from an earlier one find it in that one's ledger."""
+    if earlier is not None or not asked.request.private:
+        return None
+    return ledger_of(asked.schema, asked.request.schema)
+
+
+def _purse(
+    asked: Inspection, agenda: Agenda, out: Path | None, earlier: Earlier | None, schema: Ledger | None
+) -> Purse:
+    """Who pays: this inspection's ledger, which goes on from the first one's, and that one for all of them.
+
+    Nothing is asked or trained if all of it does not fit what is left.
+    """
+    first = Ledger(None if earlier is None else earlier.root)
+    policy = _policy(asked, agenda, first, schema) if asked.total is not None or earlier is not None else None
+    ledger = Ledger(None)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        ledger = Ledger(out / "ledger.jsonl")
+        root = earlier.root if earlier is not None else out / "ledger.jsonl"
+        (out / ROOT).write_text(str(root.resolve()) + "\n")
+    purse = Purse(ledger, "inspection" if out is None else out.name, policy)
+    if schema is not None:
+        purse.begin_with(schema)
+    elif first.lines():
+        ledger.adopt(first)
+    return purse
+
+
+def _policy(asked: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None) -> Policy | None:
+    """The budget of all inspections on the first one's ledger; none where nothing is promised."""
+    target = asked.request.target
+    if target is None:
+        return None
+    adjacency = adjacency_of(agenda.trainer.algorithm(1.0))
+    policy = Policy(Budget(asked.total or float("inf"), target.delta, adjacency=adjacency), first)
+    if schema is not None:
+        policy.count(schema)
+    try:
+        policy.budget.check(first, agenda.event, what="this inspection")
+    except BudgetExhausted as error:
+        raise BudgetExhausted(f"{error}. Earlier inspections of these data count") from None
+    return policy
+
+
+def _since(
+    asked: Inspection, models: Mapping[str, Model], earlier: Earlier | None, null: Null
+) -> dict[str, Model]:
+    """Each model with what it looked like before, and whether that is another thing."""
+    seen = {}
+    for name, model in models.items():
+        before = None if earlier is None else earlier.sample(name)
+        change = {} if before is None else differences(model.sample, before)
+        found = judge(change, null, asked.simulation.models, asked.tolerance)
+        seen[name] = replace(model, before=before, change=found)
+    return seen
+
+
+def _contrast(asked: Inspection, models: Sequence[Model], null: Null) -> tuple[Finding, ...]:
+    """The two selections held against each other; nothing if there is one alone."""
+    apart = differences(models[0].sample, models[1].sample) if len(models) == 2 else {}
+    return judge(apart, null, asked.simulation.models, asked.tolerance)
+
+
+def _statement(asked: Inspection, seen: Seen, ledger: Ledger, caveats: Sequence[str]) -> Statement:
+    """On everything that the ledger holds: questions, models, and what earlier inspections released."""
+    algorithm = seen.trainer.algorithm(1.0)
+    return statement(
+        ledger,
+        delta=asked.request.delta or 0.0,
+        adjacency=adjacency_of(algorithm),
+        sampling=sampling_of(algorithm),
+        unit="client",
+        seeded=seen.seeded,
+        inferred=asked.trained.inferred(),
+        caveats=(*algorithm.caveats, *_CAVEATS, *caveats),
+        units=seen.trainer.task.clients,
+    )

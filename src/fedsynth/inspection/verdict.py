@@ -1,0 +1,116 @@
+"""Is there a difference? Statistics against what noise alone would give, and a tolerance for what would not matter.
+
+What noise gives is found by training the same models again, with the same noise, on made-up clients among whom there is
+no difference: their rows are drawn from what was released, so this costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from fedsynth.inspection.auxiliary import Trainer
+from fedsynth.inspection.contrast import differences
+from fedsynth.inspection.sample import Sample, made_up_clients, pooled
+from fedsynth.inspection.selection import Share
+from fedsynth.rng import Rng
+
+TOLERANCE = 0.05  # differences up to this are taken for natural ones between groups of people
+_ALARMS = (
+    0.02  # for Student's quantile, over all statistics; noise alone passes in about 4%, without tolerance
+)
+_LEAST_DEVIATIONS = 3.0
+Null = Sequence[Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statistic and what it was held against."""
+
+    name: str
+    value: float
+    expected: float  # what noise alone gives on average
+    deviation: float
+    threshold: float | None  # None where nothing was simulated to hold the value against
+
+    @property
+    def fires(self) -> bool:
+        """Whether the difference is more than noise and tolerance explain, as far as that can be told."""
+        return self.threshold is not None and self.value > self.threshold
+
+    @property
+    def excess(self) -> float:
+        """How far above its threshold the value is; without one, the value itself."""
+        return self.value - (self.threshold or 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**asdict(self), "fires": self.fires}
+
+
+def judge(
+    values: Mapping[str, float], null: Null, models: int, tolerance: float = TOLERANCE
+) -> tuple[Finding, ...]:
+    """Each statistic with its threshold: mean and several deviations of what noise gives, and the tolerance on top.
+
+    `null` holds the differences between every two of so many simulated `models`: few models, few degrees of freedom.
+
+    >>> found = judge({"gap": 0.9}, [{"gap": 0.1}, {"gap": 0.2}, {"gap": 0.15}], models=3)
+    >>> found[0].fires, round(found[0].threshold, 2)
+    (True, 0.44)
+    """
+    quantile = float(student.isf(_ALARMS / max(1, len(values)), max(1, models - 1)))
+    deviations = max(_LEAST_DEVIATIONS, quantile)
+    findings = []
+    for name, value in values.items():
+        seen = [entry[name] for entry in null if name in entry]
+        expected = float(np.mean(seen)) if seen else 0.0
+        deviation = float(np.std(seen, ddof=1)) if len(seen) > 1 else 0.0
+        threshold = tolerance + expected + deviations * deviation if null else None
+        findings.append(Finding(name, float(value), expected, deviation, threshold))
+    return tuple(findings)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How to find out what noise alone does: so many models, trained on clients with so many rows each."""
+
+    models: int = 8
+    rows: int = 32
+    shown: int = 2000
+
+    def no_difference(
+        self, trainer: Trainer, samples: Sequence[Sample], shares: Sequence[Share], rng: Rng
+    ) -> list[dict[str, float]]:
+        """Statistics between models of clients among whom there is no difference.
+
+        How many clients really qualified is known only up to noise, and a model of few of them shows more noise. So
+        each made-up population has another share of clients that hold rows, as far off as the answer may be.
+        """
+        if not self.models:
+            return []
+        together = pooled(samples)
+        distinct = list(dict.fromkeys(shares))
+        count = self.models if len(distinct) == 1 else max(2, math.ceil(self.models * 2 / 3))
+        sides = [
+            self._side(trainer, together, share, count, rng.at("side", place))
+            for place, share in enumerate(distinct)
+        ]
+        pairs = combinations(sides[0], 2) if len(sides) == 1 else product(*sides[:2])
+        return [differences(one, other) for one, other in pairs]
+
+    def _side(self, trainer: Trainer, together: Sample, share: Share, count: int, rng: Rng) -> list[Sample]:
+        made = []
+        for number in range(count):
+            stream = rng.at("model", number)
+            holding = share.drawn(stream.at("share"))
+            clients = made_up_clients(together, trainer.task.clients, holding, self.rows, stream)
+            generator = trainer.train(clients, share.guess, stream)
+            made.append(Sample.draw(generator, self.shown, stream.at("sample")))
+        return made

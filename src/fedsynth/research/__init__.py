@@ -1,0 +1,1 @@
+"""Experiments, data sets of papers, baselines and fault simulation: not in the wheel."""

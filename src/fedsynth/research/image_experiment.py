@@ -1,0 +1,142 @@
+"""Rows of tables on images: a recipe trained on a public training split, scored on its test split."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.assess.scores.image_utility import image_performances
+from fedsynth.assess.scores.score import Score, across_runs, over_seeds
+from fedsynth.assess.scores.utility import Performance
+from fedsynth.data.clients import RawClients, image_clients_from
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput
+from fedsynth.research.datasets import celeba, celeba_identities, fashion_mnist, mnist, mnist_writers, svhn
+from fedsynth.research.experiment_fit import Fit, Fitted, fit_recipe
+from fedsynth.rng import Rng
+from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.training import Watch
+
+SHOWN = 10  # images of a class in the grid
+Images = tuple[np.ndarray, np.ndarray, Schema]
+
+
+def small_mnist(split: str) -> Images:
+    """MNIST with four pixels in one: what a network over all pairs of pixels can take."""
+    images, labels, schema = mnist(split)
+    squares = images.reshape(len(images), 14, 2, 14, 2).mean((2, 4))
+    return squares.round().astype(np.uint8), labels, replace(schema, height=14, width=14)
+
+
+IMAGE_DATA: dict[str, Callable[[str], Images]] = {
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "svhn": svhn,
+    "celeba": celeba,
+    "mnist_14": small_mnist,
+}
+OWNERS: dict[str, Callable[[str], np.ndarray]] = {"mnist": mnist_writers, "celeba": celeba_identities}
+
+
+@dataclass(frozen=True)
+class Made:
+    """One training: what was trained, how long it took, and its synthetic sets."""
+
+    fitted: Fitted
+    seconds: float
+    sets: list[tuple[np.ndarray, np.ndarray]]  # images and labels
+    device: str
+
+
+class ImageJudge:
+    """Trains and scores; what real images teach is measured once."""
+
+    def __init__(
+        self, data: str, classifiers: tuple[str, ...], sets: int, rows: int | None, passes: int
+    ) -> None:
+        self._images, self._labels, self.schema = IMAGE_DATA[data]("train")
+        if rows:
+            self._images, self._labels = self._images[:rows], self._labels[:rows]
+        self._data = data
+        self._test = IMAGE_DATA[data]("test")[:2]
+        self._classifiers, self._sets, self._passes = classifiers, sets, passes
+        self._beside: dict[str, Performance] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many images are trained on, and as many are drawn."""
+        return len(self._images)
+
+    @property
+    def test_rows(self) -> int:
+        """How many images are tested on."""
+        return len(self._test[0])
+
+    def trial(self, request: Request, watch: Watch | None, fit: Fit = fit_recipe) -> Made:
+        """One training and the synthetic sets that were drawn from it."""
+        began = time.perf_counter()
+        clients = self._clients(request)
+        fitted = fit(request, clients, self.schema, watch)
+        seconds = time.perf_counter() - began
+        sets = []
+        for number in range(self._sets):
+            seed = None if request.seed is None else request.seed + 1000 * number
+            images, labels = fitted.draw(self.rows, seed)
+            sets.append((np.asarray(images), np.asarray(labels)))
+        return Made(fitted, seconds, sets, request.device)
+
+    def scores(self, trials: list[Made]) -> list[list[Score]]:
+        """For each training the means of the scores of its sets; each set has classifiers of its own, all at once."""
+        each = self._scores([one for made in trials for one in made.sets], trials[0].device)
+        by_trial = [each[start : start + self._sets] for start in range(0, len(each), self._sets)]
+        return [found[0] if len(found) == 1 else across_runs(found) for found in by_trial]
+
+    def shown(self, made: Made) -> np.ndarray:
+        """The first images of each class for a picture, [classes * SHOWN, height, width], class by class."""
+        images, labels = made.sets[0]
+        return np.concatenate([images[labels == name][:SHOWN] for name in self.schema.classes])
+
+    def _clients(self, request: Request) -> RawClients:
+        """As many simulated clients as were asked for, or else the natural ones."""
+        if request.clients is None:
+            if self._data not in OWNERS:
+                raise BadInput(f"data={self._data!r}: has no natural clients; give clients = N under [run]")
+            owners = OWNERS[self._data]("train")[: self.rows]
+            return image_clients_from(self._images, self._labels, owners=owners)
+        return image_clients_from(
+            self._images,
+            self._labels,
+            clients=request.clients,
+            split=request.split,
+            rng=Rng(request.seed).at("split"),
+        )
+
+    def _scores(self, sets: list[tuple[np.ndarray, np.ndarray]], device: str) -> list[list[Score]]:
+        """The scores of each set; what real images teach is learned beside the first."""
+        test, classes = self._labelled(*self._test, device), len(self.schema.classes)
+        made = [self._labelled(*each, device) for each in sets]
+        scores: list[list[Score]] = [[] for _ in sets]
+        for name in self._classifiers:
+            first = [] if name in self._beside else [self._labelled(self._images, self._labels, device)]
+            seeds = [*[0] * len(first), *range(len(sets))]
+            found = image_performances([*first, *made], test, classes, name, seeds, self._passes)
+            if first:
+                self._beside[name] = found.pop(0)
+            detail = {"train_on_real": self._beside[name].accuracy, "passes": self._passes}
+            for number, each in enumerate(found):
+                value = over_seeds(f"{name}: accuracy", [each.accuracy], (number,), detail=detail)
+                scores[number].append(value)
+        return scores
+
+    def _labelled(self, images: np.ndarray, labels: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
+        """Bytes with a channel axis and class numbers, where the classifiers are trained."""
+        names = np.array(self.schema.classes)
+        order = np.argsort(names)
+        codes = order[np.searchsorted(names, labels, sorter=order)]
+        pixels = torch.tensor(images)[..., None] if images.ndim == 3 else torch.tensor(images)
+        return pixels.movedim(3, 1).contiguous().to(device), torch.tensor(codes).to(device)

@@ -1,0 +1,1 @@
+"""Clients in this process: the cohort as a stack of tensors, and simulated speeds."""

@@ -1,0 +1,200 @@
+"""A federation of real processes on 127.0.0.1: a server, sites and a coordinator."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+import tomli_w
+
+from fedsynth.deploy.nvflare.kits import Kit, create
+from fedsynth.deploy.nvflare.node import running
+from fedsynth.deploy.site_job import SITE_FILE
+
+SITES = ("ada", "bern", "cern")
+SCHEMA = {
+    "version": 1,
+    "kind": "table",
+    "label": "ill",
+    "columns": [
+        {"name": "age", "type": "integer", "min": 0, "max": 99},
+        {"name": "bmi", "type": "continuous", "min": 12.0, "max": 60.0},
+        {"name": "ill", "type": "binary", "categories": ["no", "yes"]},
+    ],
+}
+COMMAND = [sys.executable, "-m", "fedsynth.cli.main"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def patients(number: int, rows: int = 120, each: int = 6) -> pd.DataFrame:
+    """Rows of one site, `each` a patient."""
+    rng = np.random.default_rng(number)
+    age = rng.integers(20, 90, rows)
+    ill = rng.random(rows) < age / 120
+    return pd.DataFrame(
+        {
+            "patient": [f"p{number}-{row // each}" for row in range(rows)],
+            "age": age,
+            "bmi": np.round(20 + rng.random(rows) * 15, 1),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+def until(what, condition, patience_s=90.0, every_s=0.2):
+    """Wait for something to become true; what it returns."""
+    deadline = time.monotonic() + patience_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {patience_s} s"
+        time.sleep(every_s)
+    return found
+
+
+class Federation:
+    """Kits, data and processes in one folder; `close` ends all that was started."""
+
+    def __init__(self, folder: Path, sites=SITES, frames=None, schema=SCHEMA, column="patient"):
+        self.folder = folder
+        self.sites = sites
+        self.port = free_port()
+        self.kits = folder / "kits"
+        create(sites, "127.0.0.1", self.port, self.kits)
+        self.schema = folder / "schema.json"
+        self.schema.write_text(json.dumps(schema))
+        self.processes: dict[str, subprocess.Popen] = {}
+        for number, name in enumerate(sites):
+            frame = frames[name] if frames else patients(number)
+            (folder / name).mkdir()
+            frame.to_csv(folder / name / "rows.csv", index=False)
+            self.site_file(name, column=column)
+
+    def site_file(self, name, *, column="patient", seed=None, epsilon=1000.0, **policy):
+        """Write a site's site.toml."""
+        keys = {
+            "data": {"file": "rows.csv", "schema": str(self.schema)},
+            "budget": {"epsilon": epsilon, "delta": 1e-2, "unit": "client"},
+            "policy": {"recipes": ["dpd_fvae", "fvae"], "minimum_cohort": 1, **policy},
+            "state": {"folder": "state"},
+        }
+        if column:
+            keys["data"]["client_column"] = column
+        if seed is not None:
+            keys["test"] = {"seed": seed}
+        (self.folder / name / "site.toml").write_text(tomli_w.dumps(keys))
+
+    def kit(self, name: str) -> Path:
+        return self.kits / "server" if name == "server" else self.kits / "sites" / name
+
+    def start(self, *names: str) -> None:
+        """Start the server or sites: what their commands become when all is checked (test_real_try runs those)."""
+        for name in names:
+            role = "server" if name == "server" else "site"
+            words = ["-m", "fedsynth.deploy.nvflare.node", str(self.kit(name)), role, "127.0.0.1"]
+            own = {SITE_FILE: str(self.folder / name / "site.toml"), "OMP_NUM_THREADS": "1"}
+            log = (self.folder / f"{name}.log").open("ab")
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *words], stdout=log, stderr=log, env={**os.environ, **own}
+            )
+
+    def start_all(self) -> None:
+        self.start("server", *self.sites)
+
+    def coordinator(self) -> Kit:
+        return Kit.load(self.kits, "coordinator")
+
+    def run_words(self, out: Path, *more: str) -> list[str]:
+        words = ["run", "--federation", self.kits, "--schema", self.schema, "--recipe", "dpd_fvae"]
+        settings = ["--set", "hidden=16", "--set", "latent=4", "--set", "epochs=1", "--rows", "100"]
+        budget = ["--epsilon", "8", "--delta", "1e-2", "--round-timeout", "60"]
+        return [*COMMAND, *map(str, [*words, *settings, *budget, "--out", out, *more])]
+
+    def begin_run(self, out: Path, *more: str, words=None) -> subprocess.Popen:
+        """Start the coordinator and do not wait."""
+        return subprocess.Popen(
+            words or self.run_words(out, *more),
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / "coordinator.log").open("ab"),
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def run(self, out: Path, *more: str, patience_s: float = 600.0) -> subprocess.CompletedProcess:
+        """Run the coordinator to its end."""
+        return subprocess.run(
+            self.run_words(out, *more),
+            capture_output=True,
+            text=True,
+            timeout=patience_s,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def resume(self, out: Path) -> subprocess.CompletedProcess:
+        words = [*COMMAND, "run", "--out", str(out), "--resume"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=600)
+
+    def family(self, name: str) -> dict[str, list[psutil.Process]]:
+        """The processes of a party: the watching one, the engine's, and that of a job."""
+        watching = psutil.Process(running(self.kit(name)) or self.processes[name].pid)
+        engine = watching.children()
+        return {
+            "watch": [watching],
+            "engine": engine,
+            "job": [job for one in engine for job in one.children()],
+        }
+
+    def server_run(self) -> Path | None:
+        """The folder of the newest run on the server's disk."""
+        found = [path for path in (self.kits / "server" / "runs").glob("*") if path.is_dir()]
+        return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+    def rounds_done(self) -> int:
+        place = self.server_run()
+        history = place / "history.jsonl" if place else None
+        return len(history.read_text().splitlines()) if history and history.exists() else 0
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for name, process in self.processes.items():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                print(f"{name} had to be killed")
+
+
+def listening(process: psutil.Process) -> list[str]:
+    """Where a process and its children listen."""
+    found = []
+    for one in [process, *process.children(recursive=True)]:
+        found += [
+            f"{link.laddr.ip}:{link.laddr.port}"
+            for link in one.net_connections("tcp")
+            if link.status == psutil.CONN_LISTEN
+        ]
+    return found
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory):
+    """Three sites and a server, as processes; each run reads the sites' site.toml anew."""
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    made.start_all()
+    yield made
+    made.close()

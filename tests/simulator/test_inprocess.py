@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+import torch
+from three_sites import make_sites
+
+from fedsynth.rng import Rng
+from fedsynth.simulator import inprocess
+from fedsynth.simulator.inprocess import InProcess
+
+
+def arrivals(link, algorithm, state, ids):
+    link.start(algorithm, ids, state)
+    found, got = [], 0
+    while got < len(ids):
+        found.append(link.next())
+        got += len(found[-1].ids)
+    return found
+
+
+@pytest.mark.parametrize(("chunk", "pieces"), [(1, 10), (3, 4), (10, 1), (None, 1)])
+def test_a_cohort_is_cut_into_chunks_and_everybody_arrives_once(build, ten, chunk, pieces):
+    algorithm = build("dpd_fvae")
+    found = arrivals(
+        InProcess(ten["table"], Rng(1), chunk=chunk), algorithm, algorithm.init(Rng(1)), np.arange(10)
+    )
+    assert len(found) == pieces
+    assert sorted(np.concatenate([a.ids for a in found])) == list(range(10))
+    assert all(
+        a.messages.shape == (len(a.ids), algorithm.dim) and a.bytes_up == a.messages.nbytes for a in found
+    )
+
+
+def test_chunks_hold_clients_of_like_size(build, ten):
+    algorithm = build("dpd_fvae")
+    found = arrivals(
+        InProcess(ten["table"], Rng(1), chunk=5), algorithm, algorithm.init(Rng(1)), np.arange(10)
+    )
+    sizes = [ten["table"].sizes[a.ids] for a in found]
+    assert max(sizes[0]) <= min(sizes[1])
+
+
+def test_what_clients_learn_counts_only_once_the_round_is_complete(build, ten):
+    algorithm = build("dpd_fvae")
+    state = algorithm.init(Rng(1))
+    link = InProcess(ten["table"], Rng(1))
+    arrivals(link, algorithm, state, np.arange(10))
+    before = link.store.index()
+    assert (before["store"] < 0).all()
+    link.commit(state)
+    kept = link.store.read(np.array([8]), algorithm.blank(state))
+    assert not torch.equal(kept["encoder"][0], state.parts["encoder"])
+
+
+def test_a_client_with_very_many_rows_does_not_stretch_a_whole_cohort(build, ten, monkeypatch):
+    monkeypatch.setitem(
+        inprocess._DATA_BYTES, "cpu", 4 * ten["table"].x.shape[1] * 12
+    )  # room for twelve rows
+    algorithm = build("dpd_fvae")
+    state = algorithm.init(Rng(1))
+    found = arrivals(InProcess(ten["table"], Rng(1), chunk=10), algorithm, state, np.arange(10))
+    whole = arrivals(InProcess(ten["table"], Rng(1), chunk=1), algorithm, state, np.arange(10))
+    assert sorted(np.concatenate([a.ids for a in found])) == list(range(10))
+    assert 1 < len(found) < 10
+    assert all(len(a.ids) == 1 or len(a.ids) * ten["table"].sizes[a.ids].max() <= 12 for a in found)
+    together, alone = (torch.cat([a.messages for a in each]) for each in (found, whole))
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=4e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("dpd_fvae", "table"), ("dp_fedavg_gan", "image"), ("dp_fedavg_lm", "text")]
+)
+def test_clients_that_are_computed_alone_send_the_same_bits_whoever_else_takes_part(name, kind, build, ten):
+    """So that one client moves the sum by its own message and by nothing else."""
+    algorithm = build(name, kind, epochs=3)
+    state = algorithm.init(Rng(1).at("init"))
+
+    def messages(ids):
+        link = InProcess(ten[kind], Rng(1), chunk=1)
+        link.start(algorithm, ids, state)
+        arrivals = [link.next() for _ in ids]
+        return {int(one.ids[0]): one.messages[0] for one in arrivals}
+
+    everybody = messages(np.arange(10))
+    for gone in range(10):
+        for client, message in messages(np.delete(np.arange(10), gone)).items():
+            assert torch.equal(message, everybody[client])
+
+
+def test_a_site_with_system_noise_computes_its_clients_alone(ten, schema, tmp_path):
+    for seed, expected in ((None, 1), (1, None)):
+        assert make_sites(ten["table"], schema, tmp_path, seed=seed)["ada"]._labor.chunk == expected

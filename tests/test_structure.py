@@ -70,7 +70,9 @@ def test_a_room_imports_only_from_rooms_before_it(file):
 
 
 def test_an_import_against_the_direction_is_seen():
-    wrong = "def f():\n    from fedsynth.cli import run\nif TYPE_CHECKING:\n    import fedsynth.research.joined\n"
+    wrong = (
+        "def f():\n    from fedsynth.cli import run\nif TYPE_CHECKING:\n    import fedsynth.research.joined\n"
+    )
     assert own_rooms(ast.parse(wrong)) == {"cli"}
 
 

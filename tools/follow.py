@@ -141,7 +141,9 @@ def hops_of(one: Trace, other: Trace) -> list[Hop]:
 def summary(name: str, hops: list[Hop]) -> str:
     """Return hops, files and changes of room in one line."""
     changes = sum(a.room != b.room for a, b in zip(hops, hops[1:], strict=False))
-    return f"{name}: {len(hops)} hops through {len({hop.file for hop in hops})} files, {changes} changes of room"
+    return (
+        f"{name}: {len(hops)} hops through {len({hop.file for hop in hops})} files, {changes} changes of room"
+    )
 
 
 def main() -> None:

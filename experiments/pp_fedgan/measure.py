@@ -42,7 +42,7 @@ from fedsynth.assess.scores.features import (
 from fedsynth.assess.scores.image_fidelity import frechet_distance, inception_score, kernel_distance
 from fedsynth.assess.scores.image_utility import image_performance
 from fedsynth.data.clients import encode_clients, image_clients_from
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy import account
 from fedsynth.recipes.budget import Target, cost, each_round, fit_budget, once
@@ -178,7 +178,7 @@ def most_used(algorithm, state) -> int:
     """The uses of the client that was used most."""
     schedule = algorithm.schedule
     if schedule.buffered:
-        return int(Standing.from_tensors(state.standing, schedule.clients).uses.max())
+        return int(ClientUses.from_tensors(state.standing, schedule.clients).uses.max())
     return schedule.participations(state.version)
 
 

@@ -9,7 +9,7 @@ import tomli_w
 
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Work, read
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 
 SCHEMA = {
@@ -79,8 +79,8 @@ def conducted(folder):
     def tell(line=None, **news):
         lines.append({**(line or {}), **{name: str(value) for name, value in news.items()}})
 
-    Conductor().conduct(asked, channel, folder / "run", tell, threading.Event())
-    for path in Conductor().results(folder / "run"):
+    ServerJob().conduct(asked, channel, folder / "run", tell, threading.Event())
+    for path in ServerJob().results(folder / "run"):
         if path.suffix == ".jsonl":
             lines += [{"file": path.name, **json.loads(line)} for line in path.read_text().splitlines()]
     public = [{name: value for name, value in line.items() if name not in FREE} for line in lines]

@@ -14,7 +14,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.job import JobEnded
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Result, Work, read
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.ledger import Ledger
@@ -110,7 +110,7 @@ class World:
         asked = {"run": "r1", "request": request, "schema": Schema.from_dict(SCHEMA).to_dict()}
         asked |= {"minimum_sites": minimum, "round_s": 60.0}
         tell = lambda line=None, **news: self.news.append(news)  # noqa: E731
-        Conductor().conduct(asked, self.channel, self.out, tell, threading.Event())
+        ServerJob().conduct(asked, self.channel, self.out, tell, threading.Event())
 
     def uses(self):
         """How often each client was charged for each version that it began with, by the sites' own books."""

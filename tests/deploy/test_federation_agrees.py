@@ -13,7 +13,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from samples import KINDS
 
 SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4, "rounds": 3, "rate": 0.8}
@@ -52,13 +52,13 @@ def test_federation_and_in_process_agree(name, unit, trust, ten, tmp_path):
     ledgers = Ledger(None), Ledger(None)
     rng = Rng(1)
     link = InProcess(ten[kind], rng, chunk=1)  # one by one in both: other chunks change last bits
-    pay = Purse(ledgers[0], "run").pay
+    pay = Payer(ledgers[0], "run").pay
     state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, pay)
     alone = run(algorithm, link, state, rng, pay, lambda *_: None, algorithm.rounds)
 
     sites = make_sites(ten[kind], schema, tmp_path, chunk=1, budget=Budget(1e6, 1e-5, unit=unit))
     remote = Remote(queue_of(sites), "run")
-    together = conducted(remote, terms, algorithm, pay=Purse(ledgers[1], "run").pay)
+    together = conducted(remote, terms, algorithm, pay=Payer(ledgers[1], "run").pay)
 
     assert together.version == alone.version == 3
     for part in alone.parts:

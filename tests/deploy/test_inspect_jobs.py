@@ -11,8 +11,8 @@ from sites_with_bars import classifier
 from fedsynth.cli.main import main
 from fedsynth.deploy import site_job as attendant
 from fedsynth.deploy.inspection.coordinator import OverSites, Sent
-from fedsynth.deploy.inspection.server_job import Conductor, call_of
-from fedsynth.deploy.inspection.site_job import FromEnvironment
+from fedsynth.deploy.inspection.server_job import ServerJob, call_of
+from fedsynth.deploy.inspection.site_job import SiteJob
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Accept, Invite, Refuse, read, write
 from fedsynth.deploy.link.remote import TooFewSites
@@ -64,12 +64,12 @@ def invitation():
 
 
 def test_a_site_with_images_of_many_owners_takes_part_with_all_of_them(site_file):
-    answer = read(FromEnvironment().handle(invitation()))
+    answer = read(SiteJob().handle(invitation()))
     assert isinstance(answer, Accept) and answer.clients == 60
 
 
 def test_a_job_that_is_for_training_does_not_inspect(site_file):
-    answer = read(attendant.FromEnvironment().handle(invitation()))
+    answer = read(attendant.SiteJob().handle(invitation()))
     assert isinstance(answer, Refuse) and "an inspection is a job of its own" in answer.reason
 
 
@@ -78,7 +78,7 @@ def test_an_inspection_that_was_interrupted_is_not_gone_on_with_and_says_that_it
     folder.mkdir(parents=True)
     Ledger(folder / "ledger.jsonl").append(gaussian_event(1.0), what="a question", run="20261116-abc")
     with pytest.raises(FedsynthError, match=r"interrupted after 1 releases.*and count"):
-        Conductor().conduct(sent_by_a_coordinator(), QueueChannel({}), folder, lambda **_: None, None)
+        ServerJob().conduct(sent_by_a_coordinator(), QueueChannel({}), folder, lambda **_: None, None)
 
 
 def test_a_model_that_is_too_large_is_not_sent():

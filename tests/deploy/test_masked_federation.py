@@ -11,7 +11,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.codec import fingerprint
 from fedsynth.deploy.link.messages import Refuse, Stage, read, write
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.synthesis.request import Request
@@ -78,7 +78,7 @@ def conducted(folder, sites, handles=None, **changes):
         "round_s": 300.0,
     }
     channel = QueueChannel({name: site.handle for name, site in sites.items()} | (handles or {}))
-    Conductor().conduct(asked, channel, folder / "run", lambda *_, **__: None, threading.Event())
+    ServerJob().conduct(asked, channel, folder / "run", lambda *_, **__: None, threading.Event())
     return json.loads((folder / "run" / "privacy.json").read_text())
 
 

@@ -23,7 +23,7 @@ from fedsynth.inspection.unlabelled import strip_labels, without_label
 from fedsynth.inspection.verdict import Simulation
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
 
 pytest.importorskip("onnx", reason="ONNX files are made by onnx")
@@ -63,7 +63,7 @@ def compared(inspection, raw, sites, tmp_path, **more):
     """The findings and the ledger of an inspection over sites, which are those of the simulator."""
     simulated = inspect(inspection, raw, out=tmp_path / "simulated")
     ledger = Ledger(None)
-    seen = looked(call_to(sites, inspection, **more), Purse(ledger, "look"))
+    seen = looked(call_to(sites, inspection, **more), Payer(ledger, "look"))
     found = conclude(inspection, seen, ledger)
     assert close(found.to_dict(), simulated.to_dict())
     for name, model in simulated.models.items():
@@ -199,7 +199,7 @@ def test_a_site_whose_budget_is_too_small_for_all_of_it_pays_for_nothing(tmp_pat
     poor = {"bern": allowing(budget=Budget(16.0, 1e-2))}  # enough for the questions and one model
     sites = sites_of(bars(0.5), tmp_path, policies=poor)
     ledger = Ledger(None)
-    seen = looked(call_to(sites, content=classifier(), minimum=2), Purse(ledger, "look"))
+    seen = looked(call_to(sites, content=classifier(), minimum=2), Payer(ledger, "look"))
     assert seen.trainer.task.clients == 40 and not sites["bern"].ledger.lines()
     assert lines_of(sites["ada"].ledger) == lines_of(ledger)
 
@@ -209,7 +209,7 @@ def test_a_selection_that_nobody_meets_costs_the_same_and_is_said_to_be_noise(tm
     sites = sites_of(bars(0.5), tmp_path)
     ledger = Ledger(None)
     found = conclude(
-        nobody, looked(call_to(sites, nobody, content=classifier()), Purse(ledger, "look")), ledger
+        nobody, looked(call_to(sites, nobody, content=classifier()), Payer(ledger, "look")), ledger
     )
     assert found.empty == ["bad"] and found.fires is None
     assert len(sites["ada"].ledger.lines()) == len(ledger.lines()) == 4

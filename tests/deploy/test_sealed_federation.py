@@ -18,7 +18,7 @@ from fedsynth.deploy.link.codec import BadMessage
 from fedsynth.deploy.link.messages import Begin, Result, Work, read
 from fedsynth.deploy.link.sealed import SealingSite
 from fedsynth.deploy.participation import compose
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.run import Refusal
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput, FedsynthError
@@ -114,7 +114,7 @@ class World:
             "round_s": 300.0,
         }
         out = self.folder / "runs" / "r1"
-        Conductor().conduct(asked, self.channel(), out, lambda *_, **__: None, threading.Event())
+        ServerJob().conduct(asked, self.channel(), out, lambda *_, **__: None, threading.Event())
         return out
 
     def messages(self, kind):

@@ -11,7 +11,7 @@ from fedsynth.cli.main import main
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Work, read
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.synthesis.request import Request
 from fedsynth.transport import keys
@@ -75,7 +75,7 @@ def finished(tmp_path_factory):
     }  # fmt: skip
     channel = QueueChannel({name: handled(name) for name in NAMES})
     out = folder / "runs" / "r1"
-    Conductor().conduct(asked, channel, out, lambda *_, **__: None, threading.Event())
+    ServerJob().conduct(asked, channel, out, lambda *_, **__: None, threading.Event())
     return folder, out, [message for message in sent if isinstance(message, Work)]
 
 

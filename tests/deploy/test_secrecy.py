@@ -12,7 +12,7 @@ from test_server_job import SCHEMA, SITES, site_file
 
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Settle, Work, read
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.federation.pace import Pace
 from fedsynth.federation.schedule import Clock, PoissonCohort
@@ -63,7 +63,7 @@ class Seen:
                 "arguments": {"hidden": [8], "latent": 2, "epochs": 1},
             },
         }  # fmt: skip
-        Conductor(pace).conduct(asked, self.channel, self.out, self.tell, threading.Event())
+        ServerJob(pace).conduct(asked, self.channel, self.out, self.tell, threading.Event())
 
     def sleep(self, seconds):
         self.paid_when_waiting.append(len(Ledger(self.out / "ledger.jsonl").lines()))
@@ -98,7 +98,7 @@ def test_the_coordinator_is_told_the_same_at_the_same_times_whoever_was_drawn(tw
 
 def test_the_files_that_the_coordinator_fetches_hold_nothing_of_the_cohort(two):
     """Equal to the byte, but for noisy values and what names, dates or hashes them."""
-    names = [{path.name for path in Conductor().results(run.out)} for run in two]
+    names = [{path.name for path in ServerJob().results(run.out)} for run in two]
     assert names[0] == names[1] and "rounds.jsonl" not in names[0]
     noisy = {"generator.safetensors", "ledger.jsonl.head"}
     for name in names[0] - noisy:

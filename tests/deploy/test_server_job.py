@@ -14,7 +14,7 @@ from fedsynth.cli.run import write_sample
 from fedsynth.deploy.job import JobEnded, Regroup
 from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.remote import TooFewSites
-from fedsynth.deploy.server_job import Conductor
+from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import Incompatible
 from fedsynth.privacy.chain import head_path
@@ -98,7 +98,7 @@ def world(tmp_path):
                     "arguments": {"hidden": [8], "latent": 2, "epochs": 1}, **request,
                 },
             }  # fmt: skip
-            Conductor().conduct(asked, channel, run or self.run, self.tell, regroup or threading.Event())
+            ServerJob().conduct(asked, channel, run or self.run, self.tell, regroup or threading.Event())
 
     return World()
 
@@ -138,7 +138,7 @@ def test_with_system_noise_the_statement_is_private_and_says_what_the_server_kno
     told = json.loads((world.run / "privacy.json").read_text())
     assert told["private"] and told["epsilon"] <= 8
     assert any("told to the server" in caveat for caveat in told["caveats"])
-    assert {path.name for path in Conductor().results(world.run)} == {
+    assert {path.name for path in ServerJob().results(world.run)} == {
         "recipe.toml", "schema.json", "ledger.jsonl", "ledger.jsonl.head", "history.jsonl", "privacy.json",
         "generator.safetensors",
     }  # fmt: skip
@@ -148,7 +148,7 @@ def test_the_server_seals_and_the_coordinators_copy_is_whole(world, tmp_path):
     world.conduct(world.channel(world.files(seed=None)), seed=None, rounds=1)
     copy = tmp_path / "copy"
     copy.mkdir()
-    for path in Conductor().results(world.run):
+    for path in ServerJob().results(world.run):
         shutil.copy(path, copy / path.name)
     assert problems_of(copy) == [] and checked_run(copy).sealed
     write_sample(Synthesizer.load(copy), copy)  # what the coordinator draws goes on in its copy of the ledger
@@ -239,7 +239,7 @@ def test_what_the_schema_cost_is_in_the_run_s_ledger_first(world, tmp_path):
         "earlier": {"lines": earlier.path.read_text(), "head": head_path(earlier.path).read_text()},
         "request": {"recipe": "dpd_fvae", "epsilon": 8.0, "delta": 1e-2, "rounds": 1, "seed": 3},
     }  # fmt: skip
-    Conductor().conduct(asked, world.channel(world.files()), world.run, world.tell, threading.Event())
+    ServerJob().conduct(asked, world.channel(world.files()), world.run, world.tell, threading.Event())
     assert Ledger(world.run / "ledger.jsonl").lines()[0].what == "bounds"
 
 

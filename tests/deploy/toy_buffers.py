@@ -36,7 +36,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.research.fault_simulation import SimulatedNetwork
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.resume_uses import with_paid_uses
 
 VERSIONS = 4
@@ -215,7 +215,7 @@ def serve(network, witness, saved, trust, random, faults):
     rng = Restless(Rng(SEED), witness.crashes)
     remote = Remote(network, "run", minimum=1, patience=Patience(10.0, 3.0, 1.0), now=network.now)
     buffered = Buffered(remote)
-    link, purse = Recorded(buffered, witness), Purse(witness.ledger, "run")
+    link, payer = Recorded(buffered, witness), Payer(witness.ledger, "run")
     state = algorithm.init(rng.at("init"))
     if saved:
         state = saved["state"]
@@ -232,7 +232,7 @@ def serve(network, witness, saved, trust, random, faults):
 
     def pay(when, charges, ids):
         die()
-        (purse.pay_once if when == repeated else purse.pay)(when, charges, ids)
+        (payer.pay_once if when == repeated else payer.pay)(when, charges, ids)
         witness.opened += [tuple(client for client, _ in link.now)] if when else []
         witness.bills[when] = Counter(ids.tolist())
         die()

@@ -26,7 +26,7 @@ from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.research.fault_simulation import Crash, Faults, SimulatedNetwork
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 
 SCHEMA = Schema.from_dict(
     {
@@ -277,7 +277,7 @@ def serve(network, witness, disk, trust, random, faults):
     rng = Rng(SEED)
     remote = Remote(network, "run", minimum=1, patience=Patience(10.0, 3.0, 1.0), now=network.now)
     link = Recorded(remote)
-    purse = Purse(witness.ledger, "run")
+    payer = Payer(witness.ledger, "run")
     state = algorithm.init(rng.at("init"))
     if disk:
         state = disk["state"]
@@ -292,7 +292,7 @@ def serve(network, witness, disk, trust, random, faults):
 
     def pay(when, charges, ids):
         die()
-        purse.pay(when, charges, ids)
+        payer.pay(when, charges, ids)
         witness.opened += 1
         die()
 

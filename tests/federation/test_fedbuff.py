@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsynth.errors import BadInput, Incompatible, NotPrivate
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.fedbuff import FedBuff
 from fedsynth.federation.loop import run
 from fedsynth.federation.schedule import Clock, Everyone, Rotation, Sequential
@@ -22,7 +22,7 @@ from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.simulator.speeds import Speeds
 from fedsynth.simulator.virtual_clock import VirtualClock
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.transport.registry import transport_named
 
 EVEN = Speeds(spread=0.0, jitter=0.0)
@@ -52,7 +52,7 @@ def test_a_buffer_of_all_without_age_is_the_synchronous_round(build, ten):
 def simulated(schedule: FedBuff, versions: int, seed: int):
     """The clients of each version, when arrivals come in any order at all."""
     draw = np.random.default_rng(seed)
-    standing, used = Standing.fresh(schedule.clients), []
+    standing, used = ClientUses.fresh(schedule.clients), []
     flying: list[int] = []
     for version in range(versions):
         clock = Clock(version, len(standing.busy), 0, standing)
@@ -94,22 +94,22 @@ def test_nobody_is_used_more_often_or_sooner_than_promised(buffer, separation, s
 
 def test_every_use_of_a_client_in_a_version_is_a_line_of_its_own(build, ten):
     algorithm = replace(build("fvae_record"), schedule=FedBuff(10, 6, 3), rounds=8)
-    purse = Purse(Ledger(None), "run")
-    state = trained(algorithm, ten["table"], pay=purse.pay)
-    counts = Counter(int(line.holder) for line in purse.ledger.lines())
+    payer = Payer(Ledger(None), "run")
+    state = trained(algorithm, ten["table"], pay=payer.pay)
+    counts = Counter(int(line.holder) for line in payer.ledger.lines())
     assert [counts[client] for client in range(10)] == state.standing["uses"].tolist()
     assert max(counts.values()) > 1 and min(counts[client] for client in range(10)) < max(counts.values())
-    assert all(line.count == 1 and line.unit == "record" for line in purse.ledger.lines())
+    assert all(line.count == 1 and line.unit == "record" for line in payer.ledger.lines())
 
 
 def test_the_ledgers_epsilon_is_that_of_the_client_used_most(build, ten):
     algorithm = replace(build("fvae_record", noise_multiplier=2.0), schedule=FedBuff(10, 6, 3), rounds=8)
-    purse = Purse(Ledger(None), "run")
-    state = trained(algorithm, ten["table"], pay=purse.pay)
+    payer = Payer(Ledger(None), "run")
+    state = trained(algorithm, ten["table"], pay=payer.pay)
     (charge,) = algorithm.charges()
     alone = Ledger(None)
     alone.append(charge.event, what="x", unit="record", count=int(state.standing["uses"].max()))
-    spent = purse.ledger.epsilon(1e-5, adjacency="zero-out", unit="record")
+    spent = payer.ledger.epsilon(1e-5, adjacency="zero-out", unit="record")
     assert spent == pytest.approx(alone.epsilon(1e-5, adjacency="zero-out", unit="record"))
 
 
@@ -157,13 +157,13 @@ def test_correlated_noise_gives_clients_a_guarantee_by_the_uses_that_the_schedul
     algorithm = build("fvae")
     schedule = FedBuff(10, 6, 2, separation=4, turns=2, staleness="constant")
     made = replace(algorithm, mechanism=banded(algorithm, 4), schedule=schedule, rounds=7)
-    purse = Purse(Ledger(None), "run")
-    state = trained(made, ten["table"], Speeds(), pay=purse.pay)
-    lines = purse.ledger.lines()
+    payer = Payer(Ledger(None), "run")
+    state = trained(made, ten["table"], Speeds(), pay=payer.pay)
+    lines = payer.ledger.lines()
     assert len(lines) == 2 * state.version and {line.unit for line in lines} == {"client"}
     most = Ledger(None)
     most.append(made.mechanism.release.event, what="x", count=int(state.standing["uses"].max()))
-    assert purse.ledger.epsilon(1e-5, adjacency="zero-out") == pytest.approx(most.epsilon(1e-5))
+    assert payer.ledger.epsilon(1e-5, adjacency="zero-out") == pytest.approx(most.epsilon(1e-5))
 
 
 @pytest.mark.parametrize("schedule", [Everyone(10), FedBuff(10, 6, 2, separation=3, staleness="constant")])

@@ -4,7 +4,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithout
 from scipy.stats import chi2
 
 from fedsynth.errors import BadInput
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.schedule import Clock, Everyone, FixedCohort, PoissonCohort, Rotation, Sequential
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.clip import Clip
@@ -176,7 +176,7 @@ def test_a_clock_counts_who_is_under_way_and_who_arrived():
 
 
 def test_a_clock_knows_by_name_who_is_under_way_lost_or_spared():
-    clock = Clock(0, standing=Standing.fresh(10)).with_started(np.array([4, 7, 9]))
+    clock = Clock(0, standing=ClientUses.fresh(10)).with_started(np.array([4, 7, 9]))
     assert clock.standing.busy.tolist() == [4, 7, 9]
     clock = clock.with_heard(0, 2, np.array([7]), np.array([9]))
     assert (

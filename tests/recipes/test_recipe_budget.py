@@ -11,7 +11,7 @@ from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.recipes.task import Task
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from samples import KINDS, MOMENTS
 from samples import SMALL as TINY
 
@@ -126,9 +126,9 @@ def _stated_on_a_paid_schema(recipe, unit, trust, payer):
     balance, turns = algorithm.balance, algorithm.schedule.participations(algorithm.rounds)
     apart = balance is not None and balance.apart
     answering, training = (np.array([0]), np.array([1])) if apart else (np.array([0]), np.array([0]))
-    purse = Purse(ledger, "run")
-    purse.pay("", [] if balance is None else balance.charges(), answering)
+    payer = Payer(ledger, "run")
+    payer.pay("", [] if balance is None else balance.charges(), answering)
     for charge in algorithm.charges():
         for number in range(turns if charge.holder == "client" else algorithm.rounds):
-            purse.pay(f"round {number + 1}", [charge], training)
+            payer.pay(f"round {number + 1}", [charge], training)
     return ledger.epsilon(DELTA, adjacency=adjacency_of(algorithm), unit=unit)

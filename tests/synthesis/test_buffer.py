@@ -13,7 +13,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Release
 from fedsynth.simulator.virtual_clock import VirtualClock
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
 from samples import make_frame
 
@@ -128,13 +128,13 @@ def test_what_was_charged_is_neither_lost_nor_charged_again(
 
 def test_a_round_paid_for_and_lost_counts_for_noise_that_the_server_draws_again():
     """Only what a client sent itself is the same message the second time."""
-    purse = Purse(Ledger(None), "run")
+    payer = Payer(Ledger(None), "run")
     for trust, lines in (("local", 3), ("central", 9)):
         release = Release(trust, "client", trust, GaussianDpEvent(1.0), separation=1)
         charge = Charge(release, release.event)
-        for pay in (purse.pay, purse.pay_once, purse.pay_once):
+        for pay in (payer.pay, payer.pay_once, payer.pay_once):
             pay("round 1", [charge], [4, 5, 5])
-        assert sum(line.what == f"{trust}, round 1" for line in purse.ledger.lines()) == lines
+        assert sum(line.what == f"{trust}, round 1" for line in payer.ledger.lines()) == lines
 
 
 def test_the_statement_is_that_of_the_worst_client_and_within_the_budget(schema, owners, tmp_path):

@@ -15,7 +15,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Release
 from fedsynth.recipes.budget import Target
 from fedsynth.synthesis.folder import beside
-from fedsynth.synthesis.payer import Purse, check_payer
+from fedsynth.synthesis.payer import Payer, check_payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import SMALL, make_frame
@@ -132,17 +132,17 @@ def test_a_run_releases_nothing_once_its_own_epsilon_is_reached_whoever_continue
     event, target = GaussianDpEvent(2.0), Target(4.0, 1e-5)
     nobody = np.empty(0, dtype=np.int64)
     charge = Charge(Release("noisy sum", "client", "central", event), event)
-    purses = [
-        Purse(Ledger(tmp_path / "ledger.jsonl"), "run").capped(target, "client", "add-remove")
+    payers = [
+        Payer(Ledger(tmp_path / "ledger.jsonl"), "run").capped(target, "client", "add-remove")
         for _ in range(2)
     ]
-    for purse in purses:
-        purse.cap.check(
-            purse.ledger, event, account.max_rounds(event, 4.0, 1e-5)
+    for payer in payers:
+        payer.cap.check(
+            payer.ledger, event, account.max_rounds(event, 4.0, 1e-5)
         )  # each was let in for all of it
     with pytest.raises(BudgetExhausted, match="over the budget of 4"):
         for number in range(100):
-            purses[number % 2].pay(f"round {number}", [charge], nobody)
+            payers[number % 2].pay(f"round {number}", [charge], nobody)
     lines = Ledger(tmp_path / "ledger.jsonl").lines()
     assert len(lines) == account.max_rounds(event, 4.0, 1e-5)
 

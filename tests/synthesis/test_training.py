@@ -12,7 +12,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import check_request, prepare
 from noise_scale import fits
@@ -125,7 +125,7 @@ def test_without_a_seed_lost_rounds_are_not_repeated_beyond_the_budget(unseeded,
     ledger = Ledger(path / "ledger.jsonl")
     last = ledger.lines()[-1]
     algorithm_charge = _charge(last)
-    Purse(ledger, "run").pay("round 3", [algorithm_charge], [0])  # paid for, and then the plug was pulled
+    Payer(ledger, "run").pay("round 3", [algorithm_charge], [0])  # paid for, and then the plug was pulled
     made = read(path, schema).resume(owners, path)
     assert [line["version"] for line in made.history] == [1, 2]
     assert ledger_epsilon(path) <= 8 and made.privacy.epsilon <= 8
@@ -135,7 +135,7 @@ def test_a_spent_budget_releases_nothing_more(unseeded, schema, owners, tmp_path
     path = copied(unseeded, tmp_path)
     ledger = Ledger(path / "ledger.jsonl")
     for number in range(10):
-        Purse(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
+        Payer(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
     before = len(ledger.lines())
     made = read(path, schema).resume(owners, path)  # what was trained is released as it stands
     assert [line["version"] for line in made.history] == [1, 2] and len(
@@ -149,7 +149,7 @@ def test_a_run_that_spent_its_budget_before_its_first_round_is_refused(unseeded,
     (path / "state" / "checkpoint.safetensors").unlink()
     ledger = Ledger(path / "ledger.jsonl")
     for number in range(10):
-        Purse(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
+        Payer(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
     with pytest.raises(BudgetExhausted, match="spent"):
         read(path, schema).resume(owners, path)
 
@@ -231,7 +231,7 @@ def paid_count(recipe, trust, schema, clients):
     budget = {"epsilon": 50.0, "delta": 1e-3, "rounds": 1, "noise_multiplier": 2.0}
     request = Request(recipe, **budget, trust=trust, arguments={"hidden": (8,), "latent": 2})
     ledger = Ledger(None)
-    made = prepare(request, schema, clients, Rng(), Purse(ledger, "run"))
+    made = prepare(request, schema, clients, Rng(), Payer(ledger, "run"))
     return made.values["records"], ledger
 
 

@@ -40,7 +40,7 @@ class Work(Protocol):
         ...
 
 
-class Attendant(Protocol):
+class SiteWork(Protocol):
     """A site's part of a job; it never raises for what the server sends."""
 
     def handle(self, payload: bytes) -> bytes:

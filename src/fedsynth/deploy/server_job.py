@@ -42,7 +42,7 @@ from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.release import release
 from fedsynth.synthesis.released_files import close, complete
 from fedsynth.synthesis.request import Request
@@ -61,7 +61,7 @@ _REPEATS = (
 _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
 
-class Conductor:
+class ServerJob:
     """The work of a fedsynth job at the server."""
 
     def __init__(self, pace: Callable[..., Pace] = Pace) -> None:
@@ -308,10 +308,10 @@ class _Run:
         )
 
     def _training(self, prepared: Prepared, rng: Rng) -> Training:
-        purse = Purse(Ledger(self.place.ledger), self.asked["run"])
+        payer = Payer(Ledger(self.place.ledger), self.asked["run"])
         self.tell(state="training", rounds=prepared.algorithm.rounds)
         self._trained = Training(
-            prepared, self.place, purse, rng, self._seen, link=self.link, pace=self._pace(prepared, rng)
+            prepared, self.place, payer, rng, self._seen, link=self.link, pace=self._pace(prepared, rng)
         )
         return self._trained
 

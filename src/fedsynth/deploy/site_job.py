@@ -11,7 +11,7 @@ from fedsynth.deploy.site.site_file import SiteFile
 SITE_FILE = "FEDSYNTH_SITE"  # set by `fedsynth site start`; nothing that the server sends can change it
 
 
-class FromEnvironment:
+class SiteJob:
     """Makes the site on the first message, so that rows are read once a job."""
 
     @cached_property

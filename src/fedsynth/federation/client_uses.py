@@ -17,7 +17,7 @@ def _nobody() -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClientUses:
     """A value that is replaced, never changed.
 
     `busy` are the clients that were started and whose update is in no finished version yet, so that nobody is twice
@@ -31,7 +31,7 @@ class Standing:
     lost: np.ndarray
 
     @classmethod
-    def fresh(cls, clients: int) -> Standing:
+    def fresh(cls, clients: int) -> ClientUses:
         """Nobody was asked yet."""
         never = np.full(clients, _NEVER, dtype=np.int64)
         return cls(np.zeros(clients, dtype=np.int64), never, _nobody(), _nobody())
@@ -41,26 +41,26 @@ class Standing:
         """How often each client is charged so far [clients], with what the next version will charge for losses."""
         return self.uses + np.bincount(self.lost, minlength=len(self.uses))
 
-    def started(self, ids: np.ndarray) -> Standing:
+    def started(self, ids: np.ndarray) -> ClientUses:
         """With these under way as well."""
         return replace(self, busy=np.union1d(self.busy, ids))
 
-    def missed(self, ids: np.ndarray) -> Standing:
+    def missed(self, ids: np.ndarray) -> ClientUses:
         """Without these, which will not come; they may be asked again."""
         return replace(self, busy=np.setdiff1d(self.busy, ids), lost=np.concatenate([self.lost, ids]))
 
-    def spared(self, ids: np.ndarray) -> Standing:
+    def spared(self, ids: np.ndarray) -> ClientUses:
         """Without these, which will not come and have sent nothing: nobody is charged."""
         return replace(self, busy=np.setdiff1d(self.busy, ids))
 
-    def settled(self, came: np.ndarray, version: int) -> Standing:
+    def settled(self, came: np.ndarray, version: int) -> ClientUses:
         """After the step from `version` that used the updates of those who came."""
         uses, last = self.uses.copy(), self.last.copy()
         np.add.at(uses, np.concatenate([came, self.lost]), 1)
         last[came] = version
-        return Standing(uses, last, np.setdiff1d(self.busy, came), _nobody())
+        return ClientUses(uses, last, np.setdiff1d(self.busy, came), _nobody())
 
-    def at_least(self, uses: np.ndarray) -> Standing:
+    def at_least(self, uses: np.ndarray) -> ClientUses:
         """With no client used less often than a ledger shows."""
         return replace(self, uses=np.maximum(self.uses, uses))
 
@@ -70,7 +70,7 @@ class Standing:
         return {name: torch.from_numpy(values.copy()) for name, values in fields.items()}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], clients: int) -> Standing:
+    def from_tensors(cls, tensors: Mapping[str, Tensor], clients: int) -> ClientUses:
         """What `to_tensors` wrote; fresh where there is nothing."""
         if not tensors:
             return cls.fresh(clients)

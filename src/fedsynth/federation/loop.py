@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.federation.algorithm import Algorithm, Job
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.link import Link
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Clock, Schedule
@@ -102,7 +102,7 @@ def _pay_for_the_rest(algorithm: Algorithm, state: ServerState, rounds: int, pay
     """
     schedule, done = algorithm.schedule, algorithm.schedule.participations(state.version)
     if schedule.buffered:
-        done = int(Standing.from_tensors(state.standing, schedule.clients).uses.max(initial=0))
+        done = int(ClientUses.from_tensors(state.standing, schedule.clients).uses.max(initial=0))
     left = {"server": rounds - state.version, "client": schedule.participations(rounds) - done}
     rest = [(charge, charge.release.count * left[charge.holder]) for charge in algorithm.charges()]
     charges = [Charge(replace(one.release, count=count), one.event) for one, count in rest if count > 0]
@@ -140,7 +140,7 @@ class Heard(NamedTuple):
     came: np.ndarray
     weight: float = 1.0  # the mean of those in the sum
     at_s: float | None = None
-    standing: Standing | None = None
+    standing: ClientUses | None = None
 
 
 def _round_of(version: int, loss: float | None, seconds: float, heard: Heard) -> Round:
@@ -209,7 +209,7 @@ def _clock(schedule: Schedule, link: Link, state: ServerState) -> Clock:
     """Where the federation stands when a version begins."""
     if not schedule.buffered:
         return Clock(state.version)
-    standing = Standing.from_tensors(state.standing, schedule.clients)
+    standing = ClientUses.from_tensors(state.standing, schedule.clients)
     return Clock(state.version, len(standing.busy), standing=standing, absent=link.absent())
 
 

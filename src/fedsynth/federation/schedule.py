@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
 from fedsynth.errors import BadInput
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.privacy.mechanism import Release
 from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng
@@ -28,7 +28,7 @@ class Clock:
     version: int
     in_flight: int = 0
     arrived: int = 0
-    standing: Standing | None = None
+    standing: ClientUses | None = None
     absent: np.ndarray = field(default_factory=lambda: _NOBODY)
 
     def with_started(self, ids: np.ndarray) -> Clock:

@@ -23,7 +23,7 @@ from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import adjacency_of, sampling_of
 from fedsynth.rng import Rng
-from fedsynth.synthesis.payer import Policy, Purse, ledger_of
+from fedsynth.synthesis.payer import Payer, Policy, ledger_of
 from fedsynth.synthesis.training import check_claim
 
 _CAVEATS = (
@@ -59,9 +59,9 @@ def inspect(
     schema = _schema(asked, earlier)
     spent = [priced(line, "client", "add-remove") for line in ([] if schema is None else schema.lines())]
     agenda = Agenda.of(asked, len(raw), spent)
-    purse = _purse(asked, agenda, out, earlier, schema)
-    seen = agenda.look(Simulated(rows, asked.request.device), rng, purse.pay, tell)
-    return conclude(asked, seen, purse.ledger, out=out, earlier=earlier, tell=tell)
+    payer = _payer(asked, agenda, out, earlier, schema)
+    seen = agenda.look(Simulated(rows, asked.request.device), rng, payer.pay, tell)
+    return conclude(asked, seen, payer.ledger, out=out, earlier=earlier, tell=tell)
 
 
 def conclude(
@@ -107,9 +107,9 @@ def _schema(asked: Inspection, earlier: Earlier | None) -> Ledger | None:
     return ledger_of(asked.schema, asked.request.schema)
 
 
-def _purse(
+def _payer(
     asked: Inspection, agenda: Agenda, out: Path | None, earlier: Earlier | None, schema: Ledger | None
-) -> Purse:
+) -> Payer:
     """Who pays: this inspection's ledger, which goes on from the first one's, and that one for all of them.
 
     Nothing is asked or trained if all of it does not fit what is left.
@@ -122,12 +122,12 @@ def _purse(
         ledger = Ledger(out / "ledger.jsonl")
         root = earlier.root if earlier is not None else out / "ledger.jsonl"
         (out / ROOT).write_text(str(root.resolve()) + "\n")
-    purse = Purse(ledger, "inspection" if out is None else out.name, policy)
+    payer = Payer(ledger, "inspection" if out is None else out.name, policy)
     if schema is not None:
-        purse.begin_with(schema)
+        payer.begin_with(schema)
     elif first.lines():
         ledger.adopt(first)
-    return purse
+    return payer
 
 
 def _policy(asked: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None) -> Policy | None:

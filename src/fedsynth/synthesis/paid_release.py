@@ -22,7 +22,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 
 SELECTION = 0.5  # share of delta for showing a value that only one unit holds
 
@@ -81,5 +81,5 @@ class Payers:
         self, what: str, asked: CellShares | Holdings, dim: int, clients: Clients, noise: float
     ) -> Tensor:
         query = Query(what, asked, dim, CentralGaussian(Clip(1.0), noise), len(clients), self.unit)
-        pay = Purse(self.ledger, "schema").pay
+        pay = Payer(self.ledger, "schema").pay
         return ask(query, InProcess(clients, self.rng), ServerState(0, {}), self.rng, pay)

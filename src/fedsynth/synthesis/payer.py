@@ -87,7 +87,7 @@ def _mark(line: Line) -> str:
 
 
 @dataclass(frozen=True)
-class Purse:
+class Payer:
     """Pays for the releases of one run, and never more than its `cap`: whatever its ledger holds, from whomever."""
 
     ledger: Ledger
@@ -95,7 +95,7 @@ class Purse:
     policy: Policy | None = None
     cap: Budget | None = None
 
-    def capped(self, target: Target, unit: Unit, adjacency: str) -> Purse:
+    def capped(self, target: Target, unit: Unit, adjacency: str) -> Payer:
         """The same, with the epsilon that was asked for as the most that the run may ever spend."""
         return replace(self, cap=Budget(target.epsilon, target.delta, unit, adjacency))
 

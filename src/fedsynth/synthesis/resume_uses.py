@@ -8,7 +8,7 @@ import numpy as np
 
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 
@@ -29,7 +29,7 @@ def with_paid_uses(
     use left are not under way any more. Noise that cancels over rounds shows earlier clients too: it is drawn once.
     """
     schedule = algorithm.schedule
-    standing = Standing.from_tensors(state.standing, schedule.clients)
+    standing = ClientUses.from_tensors(state.standing, schedule.clients)
     own = [line for line in ledger.lines() if line.run == run and line.holder.isdigit()]
     lines = [line for line in own if round_number(line.what)]
     finished = [line for line in lines if round_number(line.what) <= state.version]

@@ -20,7 +20,7 @@ from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator, Images
-from fedsynth.synthesis.payer import Policy, Purse, check_payer, ledger_of
+from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
 from fedsynth.synthesis.request import Request
@@ -110,12 +110,12 @@ class Synthesizer:
         encoded = encode_clients(clients, self.schema)
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
-        purse = self._purse(place)
+        payer = self._payer(place)
         earlier = ledger_of(self.schema, self.request.schema)
         if earlier is not None and clients.frame is not None:
             unit, _ = recipe_named(self.request.recipe).protection(self.request.unit, self.request.trust)
             check_payer(self.schema, clients.client_column, unit)
-        prepared = prepare(self.request, self.schema, encoded, rng, purse, earlier)
+        prepared = prepare(self.request, self.schema, encoded, rng, payer, earlier)
         self.request = replace(self.request, arguments=prepared.values)
         with nullcontext() if place is None else place.owned(begun=False):
             if place:
@@ -123,8 +123,8 @@ class Synthesizer:
                 self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
                 place.create(self.request.to_toml(), self.schema)
                 place.same_data(encoded.fingerprint())
-                purse = self._purse(place)
-            training = Training(prepared, place, purse, rng, watch, self._chunk)
+                payer = self._payer(place)
+            training = Training(prepared, place, payer, rng, watch, self._chunk)
             return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
 
     def _refuse_second_fit(self) -> None:
@@ -144,12 +144,12 @@ class Synthesizer:
             self._ledger = Ledger(place.ledger)
             place.same_data(encoded.fingerprint())
             prepared = resumed(self.request, self.schema, encoded)
-            training = Training(prepared, place, self._purse(place), rng, watch, self._chunk)
+            training = Training(prepared, place, self._payer(place), rng, watch, self._chunk)
             return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
 
-    def _purse(self, place: Folder | None) -> Purse:
+    def _payer(self, place: Folder | None) -> Payer:
         name = place.path.name if place else "memory"
-        return Purse(self._ledger, name, Policy.load(self.request.budget) if self.request.budget else None)
+        return Payer(self._ledger, name, Policy.load(self.request.budget) if self.request.budget else None)
 
     def _finish(
         self,

@@ -15,7 +15,7 @@ from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError, NotPrivate, nearest
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.federation.client_uses import Standing
+from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.link import Link
 from fedsynth.federation.loop import Round, ask, learn_balance, run
 from fedsynth.federation.pace import Pace
@@ -38,7 +38,7 @@ from fedsynth.simulator.store import ClientStore
 from fedsynth.simulator.virtual_clock import VirtualClock
 from fedsynth.synthesis.folder import Folder, Keeper
 from fedsynth.synthesis.meter import Meter, worst_off
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.resume_uses import round_number, with_paid_uses
 
@@ -128,7 +128,7 @@ def prepare(
     schema: Schema,
     clients: Clients,
     rng: Rng,
-    purse: Purse,
+    payer: Payer,
     earlier: Ledger | None = None,
 ) -> Prepared:
     """Check, pay for the number of records where a recipe needs it, and calibrate.
@@ -144,13 +144,13 @@ def prepare(
             values["rounds"] = request.rounds
         return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
     if earlier is not None:
-        purse.begin_with(earlier)
+        payer.begin_with(earlier)
     if task.unit == "record" and "records" in values and not values["records"]:
         built = recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
-        payer = purse.capped(request.target, task.unit, adjacency_of(built))
+        payer = payer.capped(request.target, task.unit, adjacency_of(built))
         values["records"] = _count_records(task, values, held, rng, payer)
-    algorithm, values = fit_budget(recipe, task, values, request.target, purse.ledger.lines())
-    purse.approve(algorithm, algorithm.rounds)
+    algorithm, values = fit_budget(recipe, task, values, request.target, payer.ledger.lines())
+    payer.approve(algorithm, algorithm.rounds)
     return Prepared(recipe, schema, held, algorithm, values, request)
 
 
@@ -163,14 +163,14 @@ def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
 
 
-def _count_records(task: Task, values: Mapping[str, Any], clients: Clients, rng: Rng, purse: Purse) -> int:
+def _count_records(task: Task, values: Mapping[str, Any], clients: Clients, rng: Rng, payer: Payer) -> int:
     """A noisy number of records, paid for first; without a trusted server as a masked sum."""
     mechanism = CentralGaussian(Clip(1.0), COUNT_NOISE)
     query = Query("number of records", RecordCount(), 1, mechanism, len(clients), "record")
     if task.trust == "distributed":
         query = shared_count(query, task, values)
     link = InProcess(clients, rng)
-    noisy = ask(query, link, ServerState(0, {}), rng, purse.pay)
+    noisy = ask(query, link, ServerState(0, {}), rng, payer.pay)
     return max(1, round(float(noisy[0])))
 
 
@@ -188,7 +188,7 @@ class Training:
 
     prepared: Prepared
     folder: Folder | None
-    purse: Purse
+    payer: Payer
     rng: Rng
     watch: Watch | None = None
     chunk: int | None = None
@@ -202,7 +202,7 @@ class Training:
         if (
             target is not None and not self.rng.reproducible
         ):  # a seeded run releases its noise again, at no new cost
-            self.purse = self.purse.capped(target, self.prepared.unit, self.prepared.adjacency)
+            self.payer = self.payer.capped(target, self.prepared.unit, self.prepared.adjacency)
 
     def start(self) -> ServerState:
         """Train from the beginning."""
@@ -226,7 +226,7 @@ class Training:
         reached = link or self.link
         assert reached is not None
         if self.prepared.algorithm.schedule.buffered and not self.rng.reproducible:
-            algorithm, ledger, name = self.prepared.algorithm, self.purse.ledger, self.purse.name
+            algorithm, ledger, name = self.prepared.algorithm, self.payer.ledger, self.payer.name
             state = with_paid_uses(state, algorithm, ledger, name, asked_again=self.link is not None)
         elif self._turns and not self.rng.reproducible:
             state = self._past_lost_turns(state)
@@ -237,9 +237,9 @@ class Training:
     def _train(self, state: ServerState, link: Distant, rounds: int, held: int | None = None) -> ServerState:
         """`held` is the version whose clients may have paid already for what arrived."""
         algorithm = self.prepared.algorithm
-        self.purse.approve(algorithm, rounds - state.version)
+        self.payer.approve(algorithm, rounds - state.version)
         known = state.balance is not None
-        state = learn_balance(algorithm, link, state, self.rng, self.purse.pay)
+        state = learn_balance(algorithm, link, state, self.rng, self.payer.pay)
         if not known:
             self._hold(state, link)
         if self.pace is not None:
@@ -251,7 +251,7 @@ class Training:
             if self.pace is not None:
                 self.pace.wait()
             again = algorithm.schedule.buffered and when == repeated
-            (self.purse.pay_once if again else self.purse.pay)(when, charges, ids)
+            (self.payer.pay_once if again else self.payer.pay)(when, charges, ids)
 
         def seen(state: ServerState, done: Round) -> None:
             epsilon = meter.read(state.version, self._releases(state) - before) if meter else None
@@ -302,7 +302,7 @@ class Training:
         """How many rounds whoever took part most often was in."""
         schedule = self.prepared.algorithm.schedule
         if schedule.buffered:
-            return int(Standing.from_tensors(state.standing, schedule.clients).uses.max())
+            return int(ClientUses.from_tensors(state.standing, schedule.clients).uses.max())
         return schedule.participations(state.version) if self._turns else state.version
 
     def _meter(self, version: int, rounds: int) -> Meter | None:
@@ -310,7 +310,7 @@ class Training:
         target = self.prepared.request.target
         if target is None:
             return None
-        lines = self.purse.ledger.lines()
+        lines = self.payer.ledger.lines()
         if self.rng.reproducible:
             lines = lines[: len(lines) - self._repeated(version)]
         spent = worst_off(lines, target, self.prepared.unit, self.prepared.adjacency)
@@ -329,7 +329,7 @@ class Training:
 
     def _past_lost_turns(self, state: ServerState) -> ServerState:
         """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
-        lines = self.purse.ledger.lines()
+        lines = self.payer.ledger.lines()
         asked = self.prepared.algorithm.balance
         if state.balance is None and asked is not None and any(line.what == asked.what for line in lines):
             raise BudgetExhausted(
@@ -341,7 +341,7 @@ class Training:
 
     def _repeated(self, version: int) -> int:
         """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""
-        numbers = [round_number(line.what) for line in self.purse.ledger.lines()]
+        numbers = [round_number(line.what) for line in self.payer.ledger.lines()]
         return sum(number > version for number in numbers)
 
     def _affordable(self, state: ServerState) -> int:
@@ -352,7 +352,7 @@ class Training:
         algorithm, target = self.prepared.algorithm, self.prepared.request.target
         if target is None or self.rng.reproducible or self._turns or algorithm.schedule.buffered:
             return algorithm.rounds
-        spent = worst_off(self.purse.ledger.lines(), target, self.prepared.unit, self.prepared.adjacency)
+        spent = worst_off(self.payer.ledger.lines(), target, self.prepared.unit, self.prepared.adjacency)
         waiting = [] if state.balance is not None else once(algorithm)
         left = _rounds_left(each_round(algorithm), target, [*spent, *waiting], self.prepared.adjacency)
         if state.version + left < 1:

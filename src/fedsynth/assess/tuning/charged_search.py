@@ -38,7 +38,7 @@ from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.payer import Policy, Purse, ledger_of
+from fedsynth.synthesis.payer import Payer, Policy, ledger_of
 from fedsynth.synthesis.release import caveats_of, release, released
 from fedsynth.synthesis.released_files import write_result
 from fedsynth.synthesis.request import Request
@@ -111,17 +111,17 @@ class ChargedSearch:
 
         ledger = Ledger(place.ledger)
         policy = Policy.load(self.request.budget) if self.request.budget else None
-        purse = Purse(ledger, place.path.name, policy)
+        payer = Payer(ledger, place.path.name, policy)
         if earlier is not None:
-            purse.begin_with(earlier)
-        purse.pay("", [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
-        truth = self._truth(held, statistic, offered[0].unit, purse, rng)
+            payer.begin_with(earlier)
+        payer.pay("", [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
+        truth = self._truth(held, statistic, offered[0].unit, payer, rng)
 
         best: tuple[float, Prepared, ServerState] | None = None
         for number in range(self._count(rng)):
             stream = rng.at("trial", number)
             chosen = offered[int(stream.uniforms(1)[0] * len(offered)) % len(offered)]
-            state = Training(chosen, None, Purse(Ledger(None), "trial"), stream, watch).start()
+            state = Training(chosen, None, Payer(Ledger(None), "trial"), stream, watch).start()
             score = -self._distance(chosen, state, truth, stream)
             if best is None or score > best[0]:
                 best = (score, chosen, state)
@@ -189,7 +189,7 @@ class ChargedSearch:
     def _means(self, held: Clients) -> ColumnMeans:
         return ColumnMeans(int(np.prod(held.x.shape[1:])), max(1, len(self.schema.classes)))
 
-    def _truth(self, held: Clients, noise: float, unit: Unit, purse: Purse, rng: Rng) -> Tensor:
+    def _truth(self, held: Clients, noise: float, unit: Unit, payer: Payer, rng: Rng) -> Tensor:
         """The noisy mean of the statistic over all units, up to a factor."""
         means = self._means(held)
         query = Query(
@@ -201,7 +201,7 @@ class ChargedSearch:
             unit,
         )
         device = self.request.device
-        return ask(query, InProcess(held, rng, device=device), ServerState(0, {}), rng, purse.pay)
+        return ask(query, InProcess(held, rng, device=device), ServerState(0, {}), rng, payer.pay)
 
     def _distance(self, chosen: Prepared, state: ServerState, truth: Tensor, rng: Rng) -> float:
         """How far a candidate's statistic lies from the truth, both scaled to a sum of 1."""

@@ -21,8 +21,8 @@ from fedsynth.inspection.request import Inspection
 from fedsynth.privacy.ledger import Ledger
 
 WORK = {
-    "server": "fedsynth.deploy.inspection.server_job.Conductor",
-    "client": "fedsynth.deploy.inspection.site_job.FromEnvironment",
+    "server": "fedsynth.deploy.inspection.server_job.ServerJob",
+    "client": "fedsynth.deploy.inspection.site_job.SiteJob",
 }
 _CAVEATS = (
     "How many participants each site has was told to the server; a site knows which of its own were drawn, and which "

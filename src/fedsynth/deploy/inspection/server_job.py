@@ -23,14 +23,14 @@ from fedsynth.inspection.selection import Selection
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.rng import Rng
-from fedsynth.synthesis.payer import Purse
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import check_claim
 
 LEDGER = "ledger.jsonl"
 
 
-class Conductor:
+class ServerJob:
     """The work of an inspection's job at the server."""
 
     def conduct(
@@ -58,29 +58,29 @@ def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tel
         told[site] = what
         tell(sites=dict(told))
 
-    purse = Purse(Ledger(folder / LEDGER), asked["run"])
-    released = [line for line in purse.ledger.lines() if line.run == purse.name]
+    payer = Payer(Ledger(folder / LEDGER), asked["run"])
+    released = [line for line in payer.ledger.lines() if line.run == payer.name]
     if released:
         raise FedsynthError(
             f"the inspection was interrupted after {len(released)} releases (the server's job ended); they are in "
             "the ledgers of the server and the sites, and count. Begin a new one for what the sites' budgets leave"
         )
-    if not purse.ledger.lines():
-        purse.begin_with(earlier_ledger(asked, folder))
-    looked(call_of(asked, channel, news), purse).save(folder)
+    if not payer.ledger.lines():
+        payer.begin_with(earlier_ledger(asked, folder))
+    looked(call_of(asked, channel, news), payer).save(folder)
 
 
-def looked(call: Call, purse: Purse) -> Seen:
+def looked(call: Call, payer: Payer) -> Seen:
     """All steps of an inspection, over the sites that agree to it as it is calibrated."""
     asked, rng = call.asked, Rng(call.asked.request.seed)
-    spent = [priced(line, "client", "add-remove") for line in purse.ledger.lines()]
+    spent = [priced(line, "client", "add-remove") for line in payer.ledger.lines()]
     roster = call.gather()
     while True:
         check_claim(asked.request, asked.schema, "client", roster.clients)
         agenda = Agenda.of(asked, roster.clients, spent)
         seeded = any(member.seeded for member in roster.members.values())
         try:
-            return agenda.look(AtSites(call, agenda, roster), rng, purse.pay, call.say, seeded=seeded)
+            return agenda.look(AtSites(call, agenda, roster), rng, payer.pay, call.say, seeded=seeded)
         except Declined as declined:
             roster = roster.without(set(declined.sites))
 

@@ -11,7 +11,7 @@ from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.deploy.site_job import SITE_FILE
 
 
-class FromEnvironment:
+class SiteJob:
     """Makes the site on the first message, so that rows are read once a job."""
 
     @cached_property

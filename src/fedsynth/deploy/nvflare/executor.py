@@ -8,11 +8,11 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from fedsynth.deploy.job import Attendant
+from fedsynth.deploy.job import SiteWork
 
 
 class Exchange(Executor):
-    """The executor of every fedsynth job; the component named "work" is an `Attendant`."""
+    """The executor of every fedsynth job; the component named "work" is an `SiteWork`."""
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
@@ -21,7 +21,7 @@ class Exchange(Executor):
         payload = shareable.get("payload")
         if not isinstance(payload, bytes):
             return make_reply(ReturnCode.BAD_TASK_DATA)
-        attendant: Attendant = fl_ctx.get_engine().get_component("work")
+        attendant: SiteWork = fl_ctx.get_engine().get_component("work")
         answer = Shareable()
         answer["payload"] = attendant.handle(payload)
         return answer

@@ -23,8 +23,8 @@ from fedsynth.errors import FedsynthError
 
 TASK_INTERVAL_S = 0.05  # how long a site waits before it asks for the next task
 WORK = {
-    "server": "fedsynth.deploy.server_job.Conductor",
-    "client": "fedsynth.deploy.site_job.FromEnvironment",
+    "server": "fedsynth.deploy.server_job.ServerJob",
+    "client": "fedsynth.deploy.site_job.SiteJob",
 }
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from fedsynth.privacy.ledger import Entry, Ledger, Line
 from fedsynth.privacy.mechanism import Charge
 
 
-class SitePurse:
+class SitePayer:
     """Pays for one run out of the site's budget, and never more than the run was agreed for (`cap`)."""
 
     def __init__(

@@ -15,8 +15,8 @@ from fedsynth.data.clients import Clients
 from fedsynth.deploy.link.codec import BadMessage
 from fedsynth.deploy.link.messages import Begin, Result, Work, write
 from fedsynth.deploy.link.order import client_numbers, needs_all, order_of, result_name
-from fedsynth.deploy.site.payer import SitePurse
-from fedsynth.deploy.site.state import RunFolder, Standing, Waiting, public
+from fedsynth.deploy.site.payer import SitePayer
+from fedsynth.deploy.site.state import RunFolder, SiteProgress, Waiting, public
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm, Home, Job
 from fedsynth.federation.state import SEALED, ServerState
@@ -73,17 +73,17 @@ class SiteRun:
         begin: Begin,
         algorithm: Algorithm,
         folder: RunFolder,
-        purse: SitePurse,
+        payer: SitePayer,
         labor: Labor,
         sealer: Sealer | None = None,
     ) -> None:
         self.begin = begin
         self.algorithm = algorithm
-        self.purse = purse
+        self.payer = payer
         self.sealer = sealer
         self._folder = folder
         self._labor = labor
-        self.standing: Standing = folder.load()
+        self.standing: SiteProgress = folder.load()
 
     @property
     def rounds(self) -> int:
@@ -95,7 +95,7 @@ class SiteRun:
 
         The answer to a question is kept to the end: asked for under another name, it would be another release.
         """
-        self.purse.catch_up(version)
+        self.payer.catch_up(version)
         rounds = [one for one in self.standing.waiting if one.job == "round"]
         named = {one.name for one in rounds if one.name in used}
         void = {one.name for one in rounds if one.version < since} - named
@@ -115,7 +115,7 @@ class SiteRun:
             self._save(replace(self.standing, waiting=(), over=True))
         self._folder.forget()
 
-    def _save(self, standing: Standing) -> None:
+    def _save(self, standing: SiteProgress) -> None:
         self._folder.save(standing)
         self.standing = standing
 
@@ -143,10 +143,10 @@ class SiteRun:
         if any(np.intersect1d(one.clients, local).size for one in others):
             raise Refusal("stale", f"version {work.version}: some of these clients still work for another")
         state = self._state(work, job)
-        if job.schedule.buffered and self.purse.had_their_turns(work.version, local, again):
+        if job.schedule.buffered and self.payer.had_their_turns(work.version, local, again):
             turns = job.schedule.participations(self.algorithm.rounds)
             raise Refusal("turns", f"version {work.version}: these clients had the {turns} turns of this run")
-        self.purse.pay(job, work.version, local, again)
+        self.payer.pay(job, work.version, local, again)
         if earlier is not None:
             if earlier.job == "round":
                 self._folder.store.discard(earlier.clients)

@@ -32,9 +32,9 @@ from fedsynth.deploy.link.messages import (
 )
 from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.look import Assigned, Look
-from fedsynth.deploy.site.payer import SitePurse
+from fedsynth.deploy.site.payer import SitePayer
 from fedsynth.deploy.site.run import Labor, Refusal, Seal, SiteRun, check_start
-from fedsynth.deploy.site.state import RunFolder, Standing, run_path
+from fedsynth.deploy.site.state import RunFolder, SiteProgress, run_path
 from fedsynth.errors import BudgetExhausted, FedsynthError, nearest
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
@@ -165,21 +165,21 @@ class Site:
 
     def _begun(self, begin: Begin, answers: str) -> bytes:
         folder = self._folder(begin.run)
-        standing = folder.load() if folder.exists else Standing()
+        standing = folder.load() if folder.exists else SiteProgress()
         written = write(begin)
         same = folder.exists and folder.begin() == written
         if not (same and standing.session == begin.session):
             self._check_begin(begin, folder, standing)
             assigned = self._assigned(begin)
             check_start(assigned.algorithm, begin.tensors)
-            self._purse(begin, assigned).approve(assigned.whole)
+            self._payer(begin, assigned).approve(assigned.whole)
             folder.create(written, replace(standing, session=begin.session, over=False))
             self.audit.note("began", run=begin.run, session=begin.session, recipe=begin.terms.recipe)
         folder.close()
         self._runs.pop(begin.run, None)
-        return write(Done(begin.run, answers, self._run(begin.run).purse.rounds))
+        return write(Done(begin.run, answers, self._run(begin.run).payer.rounds))
 
-    def _check_begin(self, begin: Begin, folder: RunFolder, standing: Standing) -> None:
+    def _check_begin(self, begin: Begin, folder: RunFolder, standing: SiteProgress) -> None:
         if begin.session <= standing.session:
             raise Refusal("session", f"session {begin.session}: this site obeys session {standing.session}")
         if standing.over:
@@ -226,7 +226,7 @@ class Site:
         run = self._current(settle.run, settle.session)
         _check_version(run, settle.version, settle.since, most=run.rounds)
         run.settle(settle.used, settle.since, settle.version)
-        paid = run.purse.rounds
+        paid = run.payer.rounds
         if settle.over:
             self._pay_for_the_rest(run, settle.version)
             run.finish()
@@ -237,7 +237,7 @@ class Site:
     def _pay_for_the_rest(self, run: SiteRun, version: int) -> None:
         """Charge the plan to its end where the server stops before: why it does is not known here."""
         try:
-            run.purse.pay_for_the_rest(version)
+            run.payer.pay_for_the_rest(version)
         except BudgetExhausted as error:
             self.audit.note("the rest of the plan is not charged", run=run.begin.run, reason=str(error))
 
@@ -254,11 +254,11 @@ class Site:
         with _without_rows():
             return RunFolder(run_path(self.folder, run))
 
-    def _standing(self, run: str) -> Standing:
+    def _standing(self, run: str) -> SiteProgress:
         folder = self._folder(run)
         if run in self._runs:
             return self._runs[run].standing
-        standing = folder.load() if folder.exists else Standing()
+        standing = folder.load() if folder.exists else SiteProgress()
         folder.close()
         return standing
 
@@ -283,9 +283,9 @@ class Site:
             algorithm = assigned.algorithm
             seal = self._seals.get(begin.terms.transport)
             sealer = None if seal is None else seal(name, algorithm, folder.path / "seal")
-            purse = self._purse(begin, assigned)
+            payer = self._payer(begin, assigned)
             labor = replace(self._labor, clients=assigned.clients(), rng=self._labor.rng.at(*assigned.stream))
-            self._runs[name] = SiteRun(begin, algorithm, folder, purse, labor, sealer)
+            self._runs[name] = SiteRun(begin, algorithm, folder, payer, labor, sealer)
         return self._runs[name]
 
     def _assigned(self, begin: Begin) -> Assigned:
@@ -296,14 +296,14 @@ class Site:
             algorithm = self._compose(begin.terms, self.holding.schema)
         return Assigned(algorithm, lambda: self.holding.clients)
 
-    def _purse(self, begin: Begin, assigned: Assigned) -> SitePurse:
+    def _payer(self, begin: Begin, assigned: Assigned) -> SitePayer:
         terms = begin.terms
         cap = None
         if not self.seeded and terms.private:
             adjacency = assigned.algorithm.schedule.adjacency
             cap = Budget(terms.epsilon, terms.delta, terms.unit, adjacency)  # type: ignore[arg-type]
         budget, names = self.policy.budget, self.holding.names
-        return SitePurse(begin.run, assigned.algorithm, self.ledger, budget, cap, names, assigned.agreement)
+        return SitePayer(begin.run, assigned.algorithm, self.ledger, budget, cap, names, assigned.agreement)
 
     def _agree(self, terms: Terms) -> None:
         """Refuse what the policy does not allow."""

@@ -55,7 +55,7 @@ from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
-from fedsynth.synthesis.payer import Policy as Purse
+from fedsynth.synthesis.payer import Policy as Payer
 from fedsynth.synthesis.payer import check_payer, ledger_of
 from fedsynth.synthesis.request import read_toml
 from fedsynth.transport.he_scheme import Keys
@@ -162,7 +162,7 @@ class SiteFile:
         )
         paid = ledger_of(self.schema, self.path.parent / self.keys["data"]["schema"])
         if paid is not None:
-            Purse(self.policy.budget, site.ledger).count(paid)
+            Payer(self.policy.budget, site.ledger).count(paid)
         return site
 
     @property

@@ -39,7 +39,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SiteProgress:
     """Where the site is in a run. Versions before `since` are settled; `over` once the run is.
 
     `floors` has, for each client of whom a result was used, the first version from which it may work again.
@@ -51,11 +51,11 @@ class Standing:
     waiting: tuple[Waiting, ...] = ()
     floors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
-    def without(self, names: set[str]) -> Standing:
+    def without(self, names: set[str]) -> SiteProgress:
         """The same, with these results settled."""
         return replace(self, waiting=tuple(one for one in self.waiting if one.name not in names))
 
-    def used(self, names: set[str], separation: int) -> Standing:
+    def used(self, names: set[str], separation: int) -> SiteProgress:
         """The same after the server used these results: their clients work again so many versions later."""
         used = [one for one in self.waiting if one.name in names]
         room = max([len(self.floors), *(int(one.clients.max()) + 1 for one in used)])
@@ -93,7 +93,7 @@ class RunFolder:
             self._store = ClientStore(self.path / "clients.bin")
         return self._store
 
-    def create(self, begin: bytes, standing: Standing) -> None:
+    def create(self, begin: bytes, standing: SiteProgress) -> None:
         """Write the plan down, or the plan of a later start of the server."""
         self._results.mkdir(parents=True, exist_ok=True)
         durable(self._begin, begin)
@@ -103,7 +103,7 @@ class RunFolder:
         """The plan as it came."""
         return self._begin.read_bytes()
 
-    def load(self) -> Standing:
+    def load(self) -> SiteProgress:
         """Where the site stands; the store goes back to it."""
         envelope = decode(self._standing.read_bytes())
         self.store.restore(envelope.tensors)
@@ -112,10 +112,10 @@ class RunFolder:
             Waiting(**one, clients=envelope.tensors[f"clients/{one['name']}"].numpy())
             for one in written["waiting"]
         ]
-        floors = envelope.tensors["floors"].numpy() if "floors" in envelope.tensors else Standing().floors
-        return Standing(written["session"], written["since"], written["over"], tuple(waiting), floors)
+        floors = envelope.tensors["floors"].numpy() if "floors" in envelope.tensors else SiteProgress().floors
+        return SiteProgress(written["session"], written["since"], written["over"], tuple(waiting), floors)
 
-    def save(self, standing: Standing) -> None:
+    def save(self, standing: SiteProgress) -> None:
         """Make this the valid standing, with the store as it is now."""
         self.store.sync()
         tensors: dict[str, Tensor] = {**self.store.index(), **self.store.waiting()}

@@ -9,14 +9,13 @@ from bars import SCHEMA, asked, bars
 from sites_with_bars import classifier
 
 from fedsynth.cli.main import main
-from fedsynth.deploy import site_job as attendant
 from fedsynth.deploy.inspection.coordinator import OverSites, Sent
-from fedsynth.deploy.inspection.server_job import ServerJob, call_of
-from fedsynth.deploy.inspection.site_job import SiteJob
+from fedsynth.deploy.inspection.server_job import call_of
 from fedsynth.deploy.link.channel import QueueChannel
-from fedsynth.deploy.link.messages import Accept, Invite, Refuse, read, write
+from fedsynth.deploy.link.messages import Accept, Invite, read, write
 from fedsynth.deploy.link.remote import TooFewSites
-from fedsynth.deploy.site_job import SITE_FILE
+from fedsynth.deploy.server_job import ServerJob
+from fedsynth.deploy.site_job import SITE_FILE, SiteJob
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.inspection.onnx_graph import MOST_BYTES
 from fedsynth.inspection.plan import Plan
@@ -66,11 +65,6 @@ def invitation():
 def test_a_site_with_images_of_many_owners_takes_part_with_all_of_them(site_file):
     answer = read(SiteJob().handle(invitation()))
     assert isinstance(answer, Accept) and answer.clients == 60
-
-
-def test_a_job_that_is_for_training_does_not_inspect(site_file):
-    answer = read(attendant.SiteJob().handle(invitation()))
-    assert isinstance(answer, Refuse) and "an inspection is a job of its own" in answer.reason
 
 
 def test_an_inspection_that_was_interrupted_is_not_gone_on_with_and_says_that_it_counts(tmp_path):

@@ -4,6 +4,7 @@ import shutil
 import socket
 import ssl
 import threading
+from importlib import import_module
 
 import pytest
 from cryptography import x509
@@ -12,8 +13,9 @@ from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.security.security import FLAuthorizer
 
 from fedsynth.cli.federation import kits_in
-from fedsynth.deploy.nvflare.kits import RIGHTS, Kit, Unreachable, create, renew, stores_inside
+from fedsynth.deploy.nvflare.kits import ALLOWED, RIGHTS, Kit, Unreachable, brought_up_to_date, create, renew
 from fedsynth.deploy.nvflare.node import check_port, running, stop
+from fedsynth.deploy.nvflare.session import write_job
 from fedsynth.errors import BadInput
 
 SITES = ("st-mary", "charite", "ucl")
@@ -94,7 +96,7 @@ def test_a_site_sends_no_logs(kits):
 
 def test_the_server_s_stores_lie_in_its_kit(kits):
     kit = Kit.load(kits / "server", "server")
-    stores_inside(kit)
+    brought_up_to_date(kit)
     text = (kits / "server" / "local" / "resources.json").read_text()
     assert "/tmp/nvflare" not in text and text.count(str(kit.folder / "store")) == 2
 
@@ -249,3 +251,24 @@ def test_both_sides_must_show_a_certificate_of_the_consortium(kits, tmp_path, sh
 
 def test_nothing_runs_from_a_fresh_kit(kits):
     assert running(kits / "server") is None and not stop(kits / "server")
+
+
+def test_a_job_names_classes_that_exist_and_that_kits_allow(tmp_path):
+    write_job(tmp_path, {})
+    for role, file in (("server", "config_fed_server.json"), ("site", "config_fed_client.json")):
+        keys = json.loads((tmp_path / "app" / "config" / file).read_text())
+        named = [part["path"] for part in (*keys["components"], *keys.get("workflows", ()))]
+        named += [part["executor"]["path"] for part in keys.get("executors", ())]
+        for path in named:
+            module, _, name = path.rpartition(".")
+            assert hasattr(import_module(module), name)
+            assert any(path.startswith(allowed) for allowed in ALLOWED[role])
+
+
+def test_a_kit_of_before_allows_the_classes_of_the_installed_version(kits):
+    for kit in (Kit.load(kits / "server", "server"), Kit.load(kits / "sites" / "ucl", "site")):
+        path = kit.folder / "local" / "resources.json"
+        keys = json.loads(path.read_text())
+        path.write_text(json.dumps({**keys, "class_allow_list": ["fedsynth.engines.nvflare_executor."]}))
+        brought_up_to_date(kit)
+        assert json.loads(path.read_text())["class_allow_list"] == list(ALLOWED[kit.role])

@@ -17,7 +17,7 @@ from typing import Any
 from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.nvflare.kits import Kit, Unreachable
-from fedsynth.deploy.nvflare.session import WORK, Line, LineLost
+from fedsynth.deploy.nvflare.session import Line, LineLost
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.federation.loop import Round
 from fedsynth.synthesis.folder import Folder
@@ -109,7 +109,6 @@ class Coordinator:
     watch: Watch
     say: Callable[[str], None]
     patience: Patience = field(default_factory=Patience)
-    work: Mapping[str, str] = field(default_factory=lambda: WORK)  # what server and sites do in the job
     advice: str = "continue with --resume"  # after a failure
     _version: int = field(default=0, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
@@ -155,7 +154,7 @@ class Coordinator:
         """One job from its beginning (or wherever it is) to its end."""
         if not (self.assignment.job and line.running(self.assignment.job)):
             self._gather(line)
-            self._change(job=line.submit(self.assignment.asked, self.work))
+            self._change(job=line.submit(self.assignment.asked))
         job, seen, looked, asked = self.assignment.job, 0, time.monotonic(), False
         while True:
             news = line.news(job, seen)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from fedsynth.data.lock import alone
 from fedsynth.deploy.link.channel import Channel
+from fedsynth.privacy.chain import head_path
+from fedsynth.privacy.ledger import Ledger
+
+_LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
 
 class JobEnded(Exception):
@@ -46,3 +52,23 @@ class SiteWork(Protocol):
     def handle(self, payload: bytes) -> bytes:
         """The answer to one message."""
         ...
+
+
+def one_job(folder: Path) -> AbstractContextManager[None]:
+    """One job at a time works on a run."""
+    sentence = f"{folder.name}: another job works on this run; wait for it"
+    return alone(folder.with_suffix(".lock"), sentence, _LOCK_PATIENCE_S)
+
+
+def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:
+    """What was paid before a run, as the coordinator sent it along; checked line by line beside the run's folder."""
+    ledger = Ledger(None)
+    told = asked.get("earlier") or {}
+    if told:
+        path = folder.with_suffix(".earlier.jsonl")
+        path.write_text(told["lines"])
+        head_path(path).write_text(told["head"])
+        ledger.adopt(Ledger(path))
+        path.unlink()
+        head_path(path).unlink()
+    return ledger

@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from typing import Any
 from torch import Tensor
 
 from fedsynth.data.atomic import replacing
-from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
-from fedsynth.deploy.job import Regroup, Tell
+from fedsynth.deploy.inspection.server_job import inspect, inspection_results
+from fedsynth.deploy.job import Regroup, Tell, earlier_ledger, one_job
 from fedsynth.deploy.link.buffered import Buffered
 from fedsynth.deploy.link.channel import Channel
 from fedsynth.deploy.link.masked import MaskedLink
@@ -58,7 +58,6 @@ _GROWTH = (
 _REPEATS = (
     4  # times that rounds of one job may be begun anew because too few sites were left to open a masked sum
 )
-_LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
 
 class ServerJob:
@@ -74,6 +73,9 @@ class ServerJob:
         """Bring the run to its end, from wherever it is."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with one_job(folder):
+            if asked.get("inspection"):  # a list of runs, each for one question or model
+                inspect(asked, channel, folder, tell)
+                return
             place = Folder(folder)
             if place.finished:
                 complete(place)
@@ -84,6 +86,8 @@ class ServerJob:
     def results(self, folder: Path) -> list[Path]:
         """What a run folder holds at its end; the sites' private parts were never here."""
         place = Folder(folder)
+        if not place.recipe.exists():
+            return inspection_results(folder)
         ledger = (place.ledger, head_path(place.ledger))
         made = (place.privacy, place.generator, place.sealed)
         named = (place.recipe, place.schema, *ledger, place.history, *made)
@@ -349,20 +353,6 @@ class _Run:
         Ledger(self.place.ledger).adopt(self._earlier())
 
 
-def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:
-    """What was paid before a run, as the coordinator sent it along; checked line by line beside the run's folder."""
-    ledger = Ledger(None)
-    told = asked.get("earlier") or {}
-    if told:
-        path = folder.with_suffix(".earlier.jsonl")
-        path.write_text(told["lines"])
-        head_path(path).write_text(told["head"])
-        ledger.adopt(Ledger(path))
-        path.unlink()
-        head_path(path).unlink()
-    return ledger
-
-
 def resident_bytes() -> int:
     """The memory of this process; 0 where the system does not tell."""
     try:
@@ -380,9 +370,3 @@ class _Nobody:
 
     def restore(self, index: dict[str, Tensor]) -> None:
         pass
-
-
-def one_job(folder: Path) -> AbstractContextManager[None]:
-    """One job at a time works on a run."""
-    sentence = f"{folder.name}: another job works on this run; wait for it"
-    return alone(folder.with_suffix(".lock"), sentence, _LOCK_PATIENCE_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
+from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.site.site import Site
 from fedsynth.deploy.site.site_file import SiteFile
 
@@ -16,7 +17,7 @@ class SiteJob:
 
     @cached_property
     def _site(self) -> Site:
-        return SiteFile.load(os.environ[SITE_FILE]).site()
+        return SiteFile.load(os.environ[SITE_FILE]).site(AtSite)
 
     def handle(self, payload: bytes) -> bytes:
         """The site's answer."""

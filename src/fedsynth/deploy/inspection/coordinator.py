@@ -20,10 +20,6 @@ from fedsynth.inspection.released import Seen
 from fedsynth.inspection.request import Inspection
 from fedsynth.privacy.ledger import Ledger
 
-WORK = {
-    "server": "fedsynth.deploy.inspection.server_job.ServerJob",
-    "client": "fedsynth.deploy.inspection.site_job.SiteJob",
-}
 _CAVEATS = (
     "How many participants each site has was told to the server; a site knows which of its own were drawn, and which "
     "of them meet a selection.",
@@ -67,7 +63,7 @@ class OverSites:
     def inspect(self, out: Path, tell: Tell) -> Findings:
         """Have the sites asked and trained on, and conclude from what they released."""
         assignment = self._assignment()
-        coordinator = Coordinator(self.kit, out, assignment, _unwatched, tell, work=WORK, advice=AGAIN)
+        coordinator = Coordinator(self.kit, out, assignment, _unwatched, tell, advice=AGAIN)
         try:
             coordinator.run()
         except KeyboardInterrupt:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.inspection.over_sites import AtSites, Call, Declined
-from fedsynth.deploy.job import Tell
+from fedsynth.deploy.job import Tell, earlier_ledger
 from fedsynth.deploy.link.channel import Channel
 from fedsynth.deploy.link.patience import Patience
-from fedsynth.deploy.server_job import earlier_ledger, one_job
 from fedsynth.errors import FedsynthError
 from fedsynth.inspection.agenda import Agenda
 from fedsynth.inspection.plan import Source, hash_of
@@ -30,24 +28,18 @@ from fedsynth.synthesis.training import check_claim
 LEDGER = "ledger.jsonl"
 
 
-class ServerJob:
-    """The work of an inspection's job at the server."""
+def inspect(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
+    """Bring the inspection to its end; one that was interrupted after its first release is not gone on with."""
+    if not (folder / FILE).is_file():
+        folder.mkdir(exist_ok=True)
+        _conduct(asked, channel, folder, tell)
 
-    def conduct(
-        self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
-    ) -> None:
-        """Bring the inspection to its end; one that was interrupted after its first release is not gone on with."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_job(folder):
-            if not (folder / FILE).is_file():
-                folder.mkdir(exist_ok=True)
-                _conduct(asked, channel, folder, tell)
 
-    def results(self, folder: Path) -> list[Path]:
-        """The models, what was told of the selections, and the ledger: all of it noisy."""
-        ledger = folder / LEDGER
-        named = (*sorted(folder.glob("*.safetensors")), folder / FILE, ledger, head_path(ledger))
-        return [path for path in named if path.exists()]
+def inspection_results(folder: Path) -> list[Path]:
+    """Return the models, what was told of the selections, and the ledger: all of it noisy."""
+    ledger = folder / LEDGER
+    named = (*sorted(folder.glob("*.safetensors")), folder / FILE, ledger, head_path(ledger))
+    return [path for path in named if path.exists()]
 
 
 def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:

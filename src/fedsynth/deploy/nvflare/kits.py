@@ -35,13 +35,9 @@ PROJECT = "fedsynth"
 COORDINATOR = "coordinator@fedsynth.org"  # the engine wants the form of an address; it is only a name
 AUTHORITY_DAYS = 3650
 ALLOWED = {
-    "server": (
-        "fedsynth.deploy.nvflare.controller.", "fedsynth.deploy.server_job.", "fedsynth.deploy.inspection.server_job.",
-    ),
-    "site": (
-        "fedsynth.deploy.nvflare.executor.", "fedsynth.deploy.site_job.", "fedsynth.deploy.inspection.site_job.",
-    ),
-}  # fmt: skip
+    "server": ("fedsynth.deploy.nvflare.controller.", "fedsynth.deploy.server_job."),
+    "site": ("fedsynth.deploy.nvflare.executor.", "fedsynth.deploy.site_job."),
+}
 RIGHTS = {
     "submit_job": "any",
     "manage_job": "n:submitter",
@@ -345,17 +341,21 @@ def _resources(kit: Kit, default: Path) -> dict[str, Any]:
     return keys
 
 
-def stores_inside(kit: Kit) -> None:
-    """Point the server's stores at its folder, wherever that lies now."""
+def brought_up_to_date(kit: Kit) -> None:
+    """Allow the classes of the installed version in a kit of before, and point a server's stores at its folder."""
     path = kit.folder / "local" / "resources.json"
     keys = json.loads(path.read_text())
-    keys["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(
-        kit.folder / "store" / "snapshots"
-    )
-    for part in keys["components"]:
-        if part["id"] == "job_manager":
-            part["args"]["uri_root"] = str(kit.folder / "store" / "jobs")
+    keys["class_allow_list"] = list(ALLOWED[kit.role])
+    if kit.role == "server":
+        store = kit.folder / "store"  # wherever the kit lies now
+        keys["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
+        for part in keys["components"]:
+            if part["id"] == "job_manager":
+                part["args"]["uri_root"] = str(store / "jobs")
     _write(path, keys)
+    if kit.role != "coordinator":
+        rights = {"format_version": "1.0", "permissions": {"lead": RIGHTS}}
+        _write(kit.folder / "local" / "authorization.json", rights)
 
 
 def is_loopback(host: str) -> bool:

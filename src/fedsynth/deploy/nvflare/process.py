@@ -14,7 +14,7 @@ from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.server import fed_server
 
-from fedsynth.deploy.nvflare.kits import Kit, stores_inside
+from fedsynth.deploy.nvflare.kits import Kit, brought_up_to_date
 
 _PARENT_CHECK_S = 0.5
 
@@ -25,8 +25,8 @@ def main() -> None:
     kit = Kit.load(folder, role)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     settings = ["secure_train=true", "config_folder=config"]
+    brought_up_to_date(kit)
     if role == "server":
-        stores_inside(kit)
         _listen_on(sys.argv[3])
         arguments = Namespace(
             workspace=str(kit.folder), fed_server="fed_server.json", set=[*settings, "org=server"]

@@ -22,10 +22,7 @@ from fedsynth.deploy.nvflare.kits import COORDINATOR, Kit
 from fedsynth.errors import FedsynthError
 
 TASK_INTERVAL_S = 0.05  # how long a site waits before it asks for the next task
-WORK = {
-    "server": "fedsynth.deploy.server_job.ServerJob",
-    "client": "fedsynth.deploy.site_job.SiteJob",
-}
+SERVER_JOB, SITE_JOB = "fedsynth.deploy.server_job.ServerJob", "fedsynth.deploy.site_job.SiteJob"
 T = TypeVar("T")
 
 
@@ -68,10 +65,10 @@ class Line:
         found: list[dict[str, Any]] = self._quiet(lambda: self._session.list_jobs(detailed=True))
         return sorted(found, key=lambda job: str(job.get("submit_time_iso", job.get("submit_time", ""))))
 
-    def submit(self, asked: Mapping[str, Any], work: Mapping[str, str] = WORK) -> str:
+    def submit(self, asked: Mapping[str, Any]) -> str:
         """Start a job for this run with every site that is connected; its number."""
         with tempfile.TemporaryDirectory() as folder:
-            write_job(Path(folder), asked, work)
+            write_job(Path(folder), asked)
             job: str = self._quiet(lambda: self._session.submit_job(folder))
             return job
 
@@ -139,7 +136,7 @@ class Line:
             ) from error
 
 
-def write_job(folder: Path, asked: Mapping[str, Any], work: Mapping[str, str] = WORK) -> None:
+def write_job(folder: Path, asked: Mapping[str, Any]) -> None:
     """A job is configuration alone: no code is shipped, and the sites would refuse it."""
     configuration = folder / "app" / "config"
     configuration.mkdir(parents=True)
@@ -153,14 +150,14 @@ def write_job(folder: Path, asked: Mapping[str, Any], work: Mapping[str, str] = 
         "format_version": 2,
         "server": {"task_request_interval": TASK_INTERVAL_S},
         "workflows": [{"id": "exchange", "path": "fedsynth.deploy.nvflare.controller.Exchange", "args": {}}],
-        "components": [{"id": "work", "path": work["server"], "args": {}}],
+        "components": [{"id": "work", "path": SERVER_JOB, "args": {}}],
     }
     client = {
         "format_version": 2,
         "executors": [
             {"tasks": [TASK], "executor": {"path": "fedsynth.deploy.nvflare.executor.Exchange", "args": {}}}
         ],
-        "components": [{"id": "work", "path": work["client"], "args": {}}],
+        "components": [{"id": "work", "path": SITE_JOB, "args": {}}],
     }
     named = {"config_fed_server.json": server, "config_fed_client.json": client, ASKED: dict(asked)}
     for name, keys in named.items():

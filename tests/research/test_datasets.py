@@ -3,6 +3,7 @@ import pytest
 
 from fedsynth.data.clients import clients_from, encode_clients, image_clients_from
 from fedsynth.data.encode import TableEncoding
+from fedsynth.data.rand_health import rand_health
 from fedsynth.data.table import check
 from fedsynth.errors import BadInput
 from fedsynth.research import datasets
@@ -14,7 +15,7 @@ needs_data = pytest.mark.skipif(
 
 def test_the_demo_data_fits_its_schema_and_has_people_as_clients():
     pytest.importorskip("statsmodels", reason="the extra 'demo' is not installed")
-    frame, schema = datasets.rand_health()
+    frame, schema = rand_health()
     assert len(frame) == 20_190 and check(frame, schema) == []
     clients = encode_clients(clients_from(frame, client_column="person"), schema)
     assert (len(clients), clients.sizes.max(), schema.inferred()) == (5912, 5, ())

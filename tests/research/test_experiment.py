@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.data.rand_health import hold_out, rand_health
 from fedsynth.errors import BadInput
-from fedsynth.research.datasets import rand_health
 from fedsynth.research.experiment import Experiment
-from fedsynth.research.experiment_data import hold_out
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [path for path in sorted((ROOT / "experiments").glob("*/*.toml")) if "\n[run]" in path.read_text()]

@@ -22,10 +22,9 @@ from fedsynth.cli.progress import TrainingProgress
 from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
+from fedsynth.data.rand_health import hold_out, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
-from fedsynth.research.datasets import rand_health
-from fedsynth.research.experiment_data import hold_out
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer

@@ -15,8 +15,16 @@ from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.atomic import replacing
 from fedsynth.errors import BadInput
 from fedsynth.federation.loop import Round
-from fedsynth.research.experiment import Experiment, run_experiment
-from fedsynth.research.joined import joined
+
+try:
+    from fedsynth.research.experiment import Experiment, run_experiment
+    from fedsynth.research.joined import joined
+except ModuleNotFoundError as missing:
+    if not (missing.name or "").startswith("fedsynth.research"):
+        raise
+    raise BadInput(
+        "experiments are not part of the installed package; run them from a checkout of the project: make install"
+    ) from None
 
 
 def run(

@@ -1,7 +1,7 @@
-"""Public data sets with hand-written public schemas, for the demo, the experiments and the tests.
+"""Public data sets with hand-written public schemas, for the experiments and the tests.
 
 Categories come from the publishers' documentation, and so do bounds where it states any; the others (weights,
-incomes, vital signs) are round numbers chosen wide, for data that are public anyway. All but `rand_health` are read
+incomes, vital signs) are round numbers chosen wide, for data that are public anyway. All are read
 from the folder that the environment variable FEDSYNTH_DATA names.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fedsynth.data.image import read_images
+from fedsynth.data.rand_health import words, yes_no
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import read_table
 from fedsynth.errors import BadInput, nearest
@@ -70,76 +71,6 @@ def _known_split(split: str) -> None:
         raise BadInput(f"split {split!r}: {nearest(split, ('train', 'test'))}")
 
 
-def _words(name: str, text: str, kind: str = "categorical", *, missing: bool = False) -> Column:
-    return Column(name, kind, categories=tuple(text.split()), missing=missing)
-
-
-def rand_health() -> tuple[pd.DataFrame, Schema]:
-    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people, who are the natural clients.
-
-    The copy of Cameron and Trivedi (2005) that comes with statsmodels (extra `demo`), with its codes written
-    out. The label is whether the person saw a doctor in that year (number of visits above 0), the first stage
-    of the experiment's two-part analysis; counts and costs of visits are left out because they give it away.
-    Where the publisher imputed a share for a yes-or-no answer, the answer is missing here.
-    """
-    try:
-        from statsmodels.datasets import randhie
-    except ImportError:
-        raise BadInput(
-            "the demo data needs statsmodels; install it with: pip install 'fedsynth[demo]'"
-        ) from None
-    source = read_table(Path(randhie.__file__).parent / "src" / "randhie.csv")
-    health = np.select(
-        [source.hlthp == 1, source.hlthf == 1, source.hlthg == 1], ["poor", "fair", "good"], "excellent"
-    )
-    frame = pd.DataFrame(
-        {
-            "person": source.zper.astype(str),
-            "site": source.site.astype(str),
-            "year": source.year.astype("Int64"),
-            "coinsurance": source.coins.astype(str),
-            "individual_deductible": _yes_no(source.idp),
-            "age": np.floor(source.xage).astype("Int64"),
-            "sex": source.female.map({0: "male", 1: "female"}),
-            "black": _yes_no(source.black),
-            "education_years": source.educdec.round().astype("Int64"),
-            "family_size": source.num.astype("Int64"),
-            "family_income": source.income.round().astype("Int64"),
-            "health": health,
-            "physical_limitation": _yes_no(source.physlm),
-            "chronic_diseases": source.disea.round(1),
-            "mental_health": source.mhi.round(1),
-            "saw_doctor": _yes_no((source.mdvis > 0).astype(int)),
-        }
-    )
-    return frame, _rand_schema()
-
-
-def _yes_no(values: pd.Series) -> pd.Series:
-    return values.map({0: "no", 1: "yes"})
-
-
-def _rand_schema() -> Schema:
-    columns = (
-        _words("site", "1 2 3 4 5 6"),
-        Column("year", "integer", min=1, max=5),
-        _words("coinsurance", "0 25 50 95 100", "ordinal"),
-        _words("individual_deductible", "no yes", "binary"),
-        Column("age", "integer", min=0, max=67),
-        _words("sex", "male female", "binary"),
-        _words("black", "no yes", "binary", missing=True),
-        Column("education_years", "integer", min=0, max=25, missing=True),
-        Column("family_size", "integer", min=1, max=15),
-        Column("family_income", "integer", min=0, max=30_000),
-        _words("health", "poor fair good excellent", "ordinal"),
-        _words("physical_limitation", "no yes", "binary", missing=True),
-        Column("chronic_diseases", "continuous", min=0.0, max=60.0, decimals=1),
-        Column("mental_health", "continuous", min=0.0, max=100.0, decimals=1),
-        _words("saw_doctor", "no yes", "binary"),
-    )
-    return Schema(columns=columns, label="saw_doctor", client="person")
-
-
 def adult(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     """UCI Adult (census income, 1994): 14 columns and the label `income`; `?` is missing."""
     _known_split(split)
@@ -159,27 +90,27 @@ def adult_a9a(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     names = [f"a{number}" for number in range(1, 124)]
     frame = pd.DataFrame(np.array(["no", "yes"])[bits], columns=names)
     frame["income"] = np.array(["<=50K", ">50K"])[label]
-    columns = [_words(name, "no yes") for name in names]
-    return frame, Schema(columns=(*columns, _words("income", "<=50K >50K")), label="income")
+    columns = [words(name, "no yes") for name in names]
+    return frame, Schema(columns=(*columns, words("income", "<=50K >50K")), label="income")
 
 
 def _adult_schema() -> Schema:
     columns = (
         Column("age", "integer", min=17, max=90),
-        _words("workclass", _WORK, missing=True),
+        words("workclass", _WORK, missing=True),
         Column("fnlwgt", "integer", min=10_000, max=1_500_000),
-        _words("education", _EDUCATION, "ordinal"),
+        words("education", _EDUCATION, "ordinal"),
         Column("education_num", "integer", min=1, max=16),
-        _words("marital_status", _MARRIAGE),
-        _words("occupation", _OCCUPATION, missing=True),
-        _words("relationship", _RELATION),
-        _words("race", _RACE),
-        _words("sex", "Female Male", "binary"),
+        words("marital_status", _MARRIAGE),
+        words("occupation", _OCCUPATION, missing=True),
+        words("relationship", _RELATION),
+        words("race", _RACE),
+        words("sex", "Female Male", "binary"),
         Column("capital_gain", "integer", min=0, max=99_999, scale="log"),
         Column("capital_loss", "integer", min=0, max=5_000, scale="log"),
         Column("hours_per_week", "integer", min=1, max=99),
-        _words("native_country", _COUNTRY, missing=True),
-        _words("income", "<=50K >50K", "binary"),
+        words("native_country", _COUNTRY, missing=True),
+        words("income", "<=50K >50K", "binary"),
     )
     return Schema(columns=columns, label="income")
 
@@ -193,7 +124,7 @@ def heart_disease() -> tuple[pd.DataFrame, Schema]:
     frame = source.drop(columns="num")
     for name in ("trestbps", "chol"):
         frame[name] = frame[name].mask(frame[name] == 0)
-    frame["disease"] = _yes_no((source["num"] > 0).astype(int))
+    frame["disease"] = yes_no((source["num"] > 0).astype(int))
     return frame, _heart_schema()
 
 
@@ -201,18 +132,18 @@ def _heart_schema() -> Schema:
     columns = (
         Column("age", "integer", min=18, max=100),
         Column("sex", "binary"),
-        _words("cp", "1 2 3 4"),
+        words("cp", "1 2 3 4"),
         Column("trestbps", "integer", min=60, max=250, missing=True),
         Column("chol", "integer", min=50, max=700, missing=True),
         Column("fbs", "binary", missing=True),
-        _words("restecg", "0 1 2", missing=True),
+        words("restecg", "0 1 2", missing=True),
         Column("thalach", "integer", min=40, max=250, missing=True),
         Column("exang", "binary", missing=True),
         Column("oldpeak", "continuous", min=-5.0, max=10.0, decimals=1, missing=True),
-        _words("slope", "1 2 3", "ordinal", missing=True),
-        _words("ca", "0 1 2 3", "ordinal", missing=True),
-        _words("thal", "3 6 7", missing=True),
-        _words("disease", "no yes", "binary"),
+        words("slope", "1 2 3", "ordinal", missing=True),
+        words("ca", "0 1 2 3", "ordinal", missing=True),
+        words("thal", "3 6 7", missing=True),
+        words("disease", "no yes", "binary"),
     )
     return Schema(columns=columns, label="disease", client="site")
 
@@ -235,7 +166,7 @@ def epileptic_seizure(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     frame["seizure"] = np.where(chosen["y"] == 1, "yes", "no")
     points = tuple(Column(name, "integer", min=-2048, max=2047, bins=1) for name in _EEG_POINTS)
     return frame, Schema(
-        columns=(*points, _words("seizure", "no yes", "binary")), label="seizure", client="recording"
+        columns=(*points, words("seizure", "no yes", "binary")), label="seizure", client="recording"
     )
 
 

@@ -11,13 +11,13 @@ import pandas as pd
 import torch
 
 from fedsynth.data.column import Column
+from fedsynth.data.rand_health import TEST_SHARE, hold_out, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.models.latent_classes import LatentClasses
-from fedsynth.research.datasets import adult, adult_a9a, epileptic_seizure, heart_disease, rand_health
+from fedsynth.research.datasets import adult, adult_a9a, epileptic_seizure, heart_disease
 from fedsynth.research.known_truth import fit_mixture
 from fedsynth.rng import Rng
 
-TEST_SHARE = 0.2
 RESAMPLED = 100_000  # rows
 LOUD = 60  # microvolt-like units: the typical amplitude of EEG, public knowledge
 LEVELS = ("far below", "below", "above", "far above")
@@ -122,14 +122,3 @@ DATA: dict[str, Callable[[], Tables]] = {
     "a9a_truth_100000": partial(truth_tables, 100_000),
     "a9a_truth_1000000": partial(truth_tables, 1_000_000),
 }
-
-
-def hold_out(
-    frame: pd.DataFrame, client: str, clients: int | None = None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and test rows of a table (of `clients` clients, or all); nobody has rows in both."""
-    names = Rng(0).at("held out").numpy().permutation(frame[client].unique())[:clients]
-    held = set(names[: max(1, round(len(names) * TEST_SHARE))])
-    ours = frame[frame[client].isin(set(names))]
-    tested = ours[client].isin(held)
-    return ours[~tested].reset_index(drop=True), ours[tested].reset_index(drop=True)

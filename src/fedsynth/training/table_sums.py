@@ -1,4 +1,4 @@
-"""What a client sends where tables are counted: of each table that is asked for, the shares of its rows in the cells."""
+"""What a client sends where tables are counted: of each table, the shares of its rows in the cells."""
 
 from __future__ import annotations
 

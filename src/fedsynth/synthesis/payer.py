@@ -156,9 +156,7 @@ class Payer:
                 times = max(0, turns - paid[entry.holder])
                 entries.append(replace(entry, count=entry.count * times))
         for charge in [] if algorithm.balance is None else algorithm.balance.charges():
-            if not any(
-                line.run == self.name and line.what == charge.release.what for line in self.ledger.lines()
-            ):
+            if not any(line.what == charge.release.what for line in self.ledger.lines()):
                 entries += self._entries("", charge, answering)
         entries = [entry for entry in entries if entry.count]
         if entries and self.policy is not None:
@@ -167,10 +165,9 @@ class Payer:
             self.cap.check_all(self.ledger, entries)
 
     def _rounds_paid(self, charge: Charge) -> Counter[str]:
-        """The rounds that each holder paid for in this run."""
+        """The rounds that each holder paid for, whoever wrote them into the run's ledger."""
         label = f"{charge.release.what}, round "
-        lines = self.ledger.lines()
-        return Counter(line.holder for line in lines if line.run == self.name and line.what.startswith(label))
+        return Counter(line.holder for line in self.ledger.lines() if line.what.startswith(label))
 
     def _entries(self, when: str, charge: Charge, ids: np.ndarray, times: int = 1) -> list[Entry]:
         """One line for the server, or one for each client that spends its own budget."""

@@ -189,3 +189,17 @@ def test_a_ring_refuses_weights_and_other_lengths():
 def test_what_means_nothing_is_refused(bad):
     with pytest.raises(BadInput):
         bad()
+
+
+def test_whole_contributions_are_held_to_the_clip_and_need_no_more_noise():
+    """Rounding lengthens nothing that is whole already, so that no cell of a wide table costs noise."""
+    rounded = DistributedGaussian(
+        Clip(1.0), 4.0, 100_000, Parties(4, 4), contributions=500_000, bits=31, rotate=False, unit="record"
+    )
+    whole = replace(rounded, whole=True)
+    assert whole.limit == math.floor(whole.steps**2) < rounded.limit
+    assert 1 <= whole.loss < 1.0001 < rounded.loss
+    too_long = torch.zeros(1, 100_000)
+    too_long[0, :10] = 1.0
+    integers = whole.rounded(too_long, {}, Rng(1), np.arange(1))
+    assert float(integers.square().sum()) <= whole.limit

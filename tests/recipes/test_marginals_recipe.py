@@ -6,9 +6,12 @@ import signal
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from fedsynth import Schema, Synthesizer, clients_from
+from fedsynth import Rng, Schema, Synthesizer, clients_from
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
+from fedsynth.evaluation.shadow import train_together
+from fedsynth.models.marginals import Distribution
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
@@ -170,6 +173,15 @@ def recipe_charges(place: Folder):
     recipe = recipe_named("marginals")
     values = recipe.values(Request.from_toml(place.read_recipe()).arguments)
     return recipe.build(recipe.task(SCHEMA, 300), values).charges()
+
+
+def test_shadow_runs_ask_their_own_questions(build, ten):
+    """An attacker trains the recipe on data sets of its own: each run ends with its own distribution."""
+    algorithm = build("marginals")
+    states = train_together(algorithm, [ten["table"]] * 2, Rng(1))
+    fitted = [Distribution.unpack(state.parts["fitted"]) for state in states]
+    assert all(one.tree.sizes for one in fitted)
+    assert not torch.equal(states[0].memory["answers"], states[1].memory["answers"])
 
 
 def test_neighbours_are_those_that_the_trust_supports():

@@ -23,7 +23,7 @@ Columns = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Question:
-    """Tables over columns whose values are merged by `maps`; a unit's answer is no longer than the clip."""
+    """Tables over columns whose values are merged by `maps`; whatever is asked, no answer is longer than the clip."""
 
     maps: tuple[np.ndarray, ...]  # of each column: the merged value of each value
     tables: tuple[Columns, ...]

@@ -223,15 +223,13 @@ def merged_values(shares: np.ndarray, noise: float, ordered: int, most: int) -> 
     """
     apart = shares[ordered:]
     order = np.argsort(-apart, kind="stable")
-    seen = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
+    visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
+    if not ordered and len(visible) >= len(apart) - 1:  # one hidden value is merged with nothing
+        visible = np.arange(len(apart))
     cells = _runs(shares[:ordered], noise, most)
     groups = int(cells.max()) + 1 if ordered else 0
-    if not ordered and len(seen) >= len(apart) - 1:
-        seen = np.arange(len(apart))
-    others = np.full(len(apart), groups if not ordered else groups - 1)
-    others[seen] = groups + np.arange(len(seen))
-    if not ordered and len(seen) < len(apart):
-        others[np.isin(np.arange(len(apart)), seen, invert=True)] = len(seen)
+    others = np.full(len(apart), groups - 1 if ordered else len(visible))
+    others[visible] = groups + np.arange(len(visible))
     return np.concatenate([cells, others])
 
 

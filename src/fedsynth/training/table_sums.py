@@ -1,4 +1,4 @@
-"""What a client sends where tables are counted: of each table, the shares of its rows in the cells."""
+"""Messages of clients where tables are counted: the shares of their rows in the cells of each table of a question."""
 
 from __future__ import annotations
 

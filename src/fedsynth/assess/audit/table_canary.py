@@ -61,7 +61,7 @@ def watch_tables(
     start = copy.init(rng.at("init"))
     run(copy, InProcess(data, rng.at("train")), start, rng.at("loop"), unpaid, after_round, copy.rounds)
     claimed = event or algorithm.charges()[0].event
-    places = question.places(_codes(np.arange(canaries), question.sizes[0])).numpy()
+    places = question.places(canary_codes(np.arange(canaries), question.sizes[0])).numpy()
     scores = np.zeros(canaries)
     for released in watched.released:
         scores += log_likelihood(released[places] @ question.scale, claimed, swapped=False)
@@ -107,7 +107,7 @@ def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, TableSums,
     return game, counted, question
 
 
-def _codes(numbers: np.ndarray, base: int) -> Tensor:
+def canary_codes(numbers: np.ndarray, base: int) -> Tensor:
     """The values of canaries: any two of the three tell the number."""
     first, second = np.divmod(numbers, base)
     return torch.from_numpy(np.stack([first, second, (first + second) % base], axis=1))
@@ -119,6 +119,6 @@ def _dealt(inside: np.ndarray, clients: int, domain: TableDomain, *, by_client: 
     owners = numbers if by_client else np.arange(len(numbers)) % clients
     order = np.argsort(owners, kind="stable")
     rows = _CLIENT_ROWS if by_client else 1
-    codes = _codes(np.repeat(numbers[order], rows), domain.sizes[0])
+    codes = canary_codes(np.repeat(numbers[order], rows), domain.sizes[0])
     offsets = np.concatenate([[0], np.cumsum(rows * np.bincount(owners, minlength=clients))])
     return Clients(domain.rows(codes, Rng(0)), codes[:, -1], offsets)

@@ -134,3 +134,14 @@ def test_without_a_recipe_all_are_planned_or_say_why_not(tmp_path):
         f"{name} would run" in result.stdout or f"{name} is not planned" in result.stdout for name in RECIPES
     )
     assert "not offered" not in result.stdout
+
+
+def test_a_recipe_of_counts_takes_all_records_in_every_round(schema):
+    result = json.loads(invoke(schema, "--recipe", "marginals", "--json").stdout)
+    rows = {(row["unit"], row["trust"]): row for row in result["rows"] if row["offered"]}
+    assert set(rows) == {(unit, trust) for unit, trust in RECIPES["marginals"].offers}
+    assert rows["record", "distributed"]["rate"] == 1 and rows["record", "distributed"]["rounds"] == 10
+    (planned,) = result["as_it_would_run"]
+    assert planned["noise_multiplier"] == pytest.approx(
+        rows["client", "central"]["noise_multiplier"], rel=0.01
+    )

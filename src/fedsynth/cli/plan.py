@@ -80,7 +80,7 @@ def settings_of(recipe: Recipe, task: Task) -> Settings:
         min(1.0, rate),
         defaults["rounds"],
         defaults.get("epochs", 1),
-        defaults.get("batch_size") or defaults["generator_batch"],
+        defaults.get("batch_size") or defaults.get("generator_batch") or task.public_records(),
         recipe.pooled,
         offers=recipe.offers,
     )
@@ -100,7 +100,7 @@ def _as_it_would_run(recipe: Recipe, task: Task, people: Population) -> dict[str
         "rounds": algorithm.rounds,
         "cohort": algorithm.schedule.expected,
         "noise_multiplier": values.get(NOISE),
-        "parameters": algorithm.dim - 1,
+        "parameters": algorithm.dim - (algorithm.report > 0),
     }
 
 

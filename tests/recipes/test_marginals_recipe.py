@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fedsynth import Rng, Schema, Synthesizer, clients_from
+from fedsynth.assess.attacks.shadow import train_together
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
-from fedsynth.evaluation.shadow import train_together
 from fedsynth.models.marginals import Distribution
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.registry import recipe_named

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedsynth.evaluation.audit import audit
-from fedsynth.evaluation.audit_setup import Setup
-from fedsynth.evaluation.table_canary import canary_codes, counting
+from fedsynth.assess.audit.audit import audit
+from fedsynth.assess.audit.audit_setup import Setup
+from fedsynth.assess.audit.table_canary import canary_codes, counting
 from fedsynth.models.table_question import Question
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng

@@ -14,7 +14,7 @@ from mutants import RESULTS, ROOT, fingerprint
 
 PAGE = ROOT / "docs" / "mutation.md"
 BEGIN, END = "<!-- table: make mutants -->", "<!-- end of the table -->"
-HEAD = "| file | mutants | killed | out of time | equivalent | survived | killed of those not equivalent |\n"
+HEAD = "| file | mutants | killed | out of time | equivalent | survived | not run | killed of those not equivalent |\n"
 Equivalents = dict[str, dict[str, str]]
 
 
@@ -29,15 +29,15 @@ def unexplained(result: dict[str, Any], reasons: dict[str, str]) -> list[dict[st
 
 
 def counts(result: dict[str, Any], reasons: dict[str, str]) -> list[int]:
-    """Mutants, killed, out of time, equivalent, survived."""
-    left = len(unexplained(result, reasons)) + result["open"]
-    equal = len(result["survived"]) + result["open"] - left
-    return [result["mutants"], result["killed"], result["slow"], equal, left]
+    """Mutants, killed, out of time, equivalent, survived, not run."""
+    left = len(unexplained(result, reasons))
+    equal = len(result["survived"]) - left
+    return [result["mutants"], result["killed"], result["slow"], equal, left, result["open"]]
 
 
 def row(name: str, numbers: list[int]) -> str:
-    """One line of the table."""
-    mutants, killed, slow, equal, _ = numbers
+    """One line of the table; what was not run counts as not killed."""
+    mutants, killed, slow, equal, *_ = numbers
     share = (killed + slow) / max(1, mutants - equal)
     return f"| {name} | " + " | ".join(map(str, numbers)) + f" | {share:.1%} |\n"
 
@@ -45,7 +45,7 @@ def row(name: str, numbers: list[int]) -> str:
 def table(results: dict[str, Any], equivalents: Equivalents, wanted: list[str]) -> str:
     """The summary as Markdown."""
     numbers = {file: counts(result, equivalents.get(file, {})) for file, result in results.items()}
-    text = HEAD + "|---|" + "---:|" * 6 + "\n"
+    text = HEAD + "|---|" + "---:|" * 7 + "\n"
     for file, line in numbers.items():
         stale = "" if results[file]["source"] == fingerprint(file) else " (changed since)"
         text += row(f"`{file}`{stale}", line)

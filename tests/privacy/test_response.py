@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -226,3 +228,9 @@ def test_all_pairs_at_once_are_the_joint_distributions():
     assert (precision[:2, 2:5] == 0).all() and (
         precision[:2, :2] == 0
     ).all()  # never asked together, or one column
+
+
+def test_the_coin_is_exact_far_beyond_the_share_of_epsilon_that_is_kept_back():
+    with localcontext(prec=90):
+        random = Fraction(6 / (5 + (Decimal(2) * (1 - Decimal(2) ** -40)).exp()))
+    assert abs(Fraction(_coin(6, 2.0).cumulative[0], ONE) - random) < Fraction(1, 2**120)

@@ -1,5 +1,6 @@
 import itertools
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -242,3 +243,15 @@ def test_seeded_signs_are_drawn_for_each_client_and_both_come():
 def test_a_budget_that_means_nothing_is_refused(epsilon):
     with pytest.raises(BadInput, match="epsilon="):
         SignDS(epsilon, top=1)
+
+
+def test_the_table_is_exact_far_beyond_the_share_of_epsilon_that_is_kept_back():
+    with localcontext(prec=90):
+        gain = (Decimal(2) * (1 - Decimal(2) ** -40)).exp() * 10
+        missed = Fraction(90 / (90 + gain))
+    assert abs(Fraction(hit_table(100, 10, 1, 2.0).cumulative[0], ONE) - missed) < Fraction(1, 2**120)
+
+
+def test_words_that_would_favor_some_places_are_drawn_again_for_each_client():
+    highest = np.full((60, 1), 2**64 - 1, dtype=np.uint64)  # 2^64 words are no whole turns of three places
+    assert set(_places(np.zeros(60, dtype=np.int64), 4, 7, highest, Rng(2))[:, 0].tolist()) == {4, 5, 6}

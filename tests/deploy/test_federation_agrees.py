@@ -65,3 +65,16 @@ def test_federation_and_in_process_agree(name, unit, trust, ten, tmp_path):
         torch.testing.assert_close(together.parts[part], alone.parts[part], rtol=0, atol=1e-6)
     told = [[(e.what, e.holder, e.event, e.count) for e in ledger.lines()] for ledger in ledgers]
     assert told[0] == told[1] and told[0]
+
+
+def test_clients_that_a_site_adds_up_at_once_are_clients_one_by_one(ten, tmp_path):
+    schema = Schema.from_dict(KINDS["table"])
+    terms = terms_for("marginals", schema, values_of("marginals"))
+    algorithm, rng = compose(terms, schema), Rng(1)
+    assert algorithm.together
+    link = InProcess(ten["table"], rng, chunk=1)
+    alone = run(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None, lambda *_: None, 3)
+    sites = make_sites(ten["table"], schema, tmp_path)
+    together = conducted(Remote(queue_of(sites), "run"), terms, algorithm)
+    assert all(torch.equal(together.parts[part], alone.parts[part]) for part in alone.parts)
+    assert alone.parts["fitted"].numel() > 10

@@ -117,6 +117,11 @@ def test_no_site_draws_noise_twice_for_the_same_question(pool):
         assert seen["schedules"] == 15
 
 
+def test_a_site_that_obeys_a_later_server_is_left_out_and_does_not_stop_the_run():
+    """It missed the invitation of a server that was started again, and so is the only one to know the last session."""
+    assert schedules("everything", (12_714, 12_949), "central")["schedules"] == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_tens_of_thousands_of_schedules(trust, pool):

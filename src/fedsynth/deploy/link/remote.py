@@ -360,15 +360,18 @@ class Remote:
         if len(self.roster.present) >= self.minimum:
             return
         away = [site for site, member in self.roster.members.items() if member.away and not member.out]
-        for site in self._ask({site: self._begin_of(site) for site in away}):
-            self._back(site)
+        for site, answer in self._ask({site: self._begin_of(site) for site in away}).items():
+            if isinstance(answer, Done):
+                self._back(site)
         self._enough(self.roster.present)
 
     def _call_roll(self, version: int) -> None:
-        """Leave out who gives no sign of life, drawn or not: so its absence does not show that it was drawn."""
+        """Leave out who is silent or refuses, drawn or not: so its absence does not show that it was drawn."""
         asked = {name: self._settling(self.roster.members[name], version) for name in self.roster.present}
-        for site in set(asked) - set(self._ask(asked)):
-            self.tell(site, version, f"silent for {self.patience.timeout_s:g} s")
+        heard = self._ask(asked)
+        for site in [name for name in asked if not isinstance(heard.get(name), Done)]:
+            if site not in heard:
+                self.tell(site, version, f"silent for {self.patience.timeout_s:g} s")
             self.roster = self.roster.away(site)
 
     def _enough(self, present: tuple[str, ...]) -> None:

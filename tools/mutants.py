@@ -22,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "mutants"
 RESULTS = ROOT / "tools" / "mutants.json"
+EQUIVALENT = ROOT / "tools" / "equivalent_mutants.toml"
 WRAPPERS = (["property"], ["cached_property"], ["lru_cache"], ["contextmanager"])
 KILLED = {1: "killed", 3: "killed", 0: "survived", 5: "untested", 33: "untested"}  # others: out of time
 
@@ -158,20 +159,43 @@ def _change(mutant: str, diff: list[str]) -> dict[str, str]:
     return {"function": function, "before": " ".join(removed), "after": " ".join(added)}
 
 
-def judged(file: str, tests: list[str], earlier: dict[str, Any] | None, workers: int) -> dict[str, Any]:
-    """Run the mutants of one file: all, or those that survived `earlier`."""
+def key(mutant: dict[str, str]) -> str:
+    """The name of a mutant in the list of equivalent ones: its function and the line that it makes."""
+    return f"{mutant['function']}: {mutant['after']}"
+
+
+def unexplained(result: dict[str, Any], reasons: dict[str, str]) -> list[dict[str, str]]:
+    """The survivors that are not in the list of equivalent ones."""
+    return [mutant for mutant in result["survived"] if key(mutant) not in reasons]
+
+
+def run(file: str, tests: list[str], workers: int, names: list[str]) -> tuple[Path, dict[str, str]]:
+    """Run the mutants that are named, or all: where, and the verdicts."""
     place = workspace(file, tests)
-    if earlier is None:
-        shutil.rmtree(place / "mutants", ignore_errors=True)
-    names = [] if earlier is None else [mutant["name"] for mutant in earlier["survived"]]
+    shutil.rmtree(place / "mutants", ignore_errors=True)
     python(place, RUN, "run", "--max-children", str(workers), *names)
-    result = verdicts(place, file)
+    (place / "log.txt").rename(place / "run.txt")
+    return place, verdicts(place, file)
+
+
+def judged(file: str, tests: list[str], workers: int) -> dict[str, Any]:
+    """Run all mutants of one file."""
+    place, result = run(file, tests, workers, [])
     counts = {kind: list(result.values()).count(kind) for kind in ("killed", "slow", "open")}
-    log = place / "log.txt"
-    log.rename(place / "run.txt")
     alive = [name for name, verdict in result.items() if verdict in ("survived", "untested")]
     survived = [{**mutant, "verdict": result[mutant["name"]]} for mutant in changes(place, alive)]
     return {"source": fingerprint(file), "mutants": len(result), **counts, "survived": survived}
+
+
+def judged_again(
+    file: str, tests: list[str], workers: int, earlier: dict[str, Any], left: list[dict[str, str]]
+) -> dict[str, Any]:
+    """The earlier result after another run of those that are `left` of its survivors."""
+    names = [mutant["name"] for mutant in left]
+    _, result = run(file, tests, workers, names)
+    dead = {name: result[name] for name in names if result[name] in ("killed", "slow")}
+    counts = {kind: earlier[kind] + list(dead.values()).count(kind) for kind in ("killed", "slow")}
+    return {**earlier, **counts, "survived": [m for m in earlier["survived"] if m["name"] not in dead]}
 
 
 def main() -> None:
@@ -182,15 +206,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     tests = tomllib.loads((ROOT / "tools" / "mutants.toml").read_text())["tests"]
+    equivalents = tomllib.loads(EQUIVALENT.read_text())
     for file in given.files or tests:
         known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         fresh = file in known and known[file]["source"] == fingerprint(file) and not known[file]["open"]
         if fresh and not given.files and not given.survivors:
             continue
-        earlier = known[file] if fresh and given.survivors else None
-        if earlier is not None and not earlier["survived"]:
-            continue
-        found = judged(file, tests[file], earlier, given.workers)
+        if fresh and given.survivors:
+            left = unexplained(known[file], equivalents.get(file, {}))
+            if not left:
+                continue
+            found = judged_again(file, tests[file], given.workers, known[file], left)
+        else:
+            found = judged(file, tests[file], given.workers)
         latest = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         latest[file] = found
         RESULTS.write_text(json.dumps(dict(sorted(latest.items())), indent=1, ensure_ascii=False) + "\n")

@@ -10,22 +10,12 @@ import json
 import tomllib
 from typing import Any
 
-from mutants import RESULTS, ROOT, fingerprint
+from mutants import EQUIVALENT, RESULTS, ROOT, fingerprint, unexplained
 
 PAGE = ROOT / "docs" / "mutation.md"
 BEGIN, END = "<!-- table: make mutants -->", "<!-- end of the table -->"
 HEAD = "| file | mutants | killed | out of time | equivalent | survived | not run | killed of those not equivalent |\n"
 Equivalents = dict[str, dict[str, str]]
-
-
-def key(mutant: dict[str, str]) -> str:
-    """The name of a mutant in the list of equivalent ones: its function and the line that it makes."""
-    return f"{mutant['function']}: {mutant['after']}"
-
-
-def unexplained(result: dict[str, Any], reasons: dict[str, str]) -> list[dict[str, str]]:
-    """The survivors that are not in the list."""
-    return [mutant for mutant in result["survived"] if key(mutant) not in reasons]
 
 
 def counts(result: dict[str, Any], reasons: dict[str, str]) -> list[int]:
@@ -62,7 +52,7 @@ def main() -> None:
     parser.add_argument("--open", action="store_true")
     given = parser.parse_args()
     results = json.loads(RESULTS.read_text())
-    equivalents = tomllib.loads((ROOT / "tools" / "equivalent_mutants.toml").read_text())
+    equivalents = tomllib.loads(EQUIVALENT.read_text())
     if given.open:
         for file, result in results.items():
             for mutant in unexplained(result, equivalents.get(file, {})):

@@ -84,3 +84,14 @@ def test_quantiles_need_one_edge_more_than_bins():
 def test_quantiles_of_small_counts_are_scaled():
     assert quantiles(torch.tensor([1e-3, 1e-3]), [0, 1, 2], [0.5]) == pytest.approx([1.0])
     assert all(math.isfinite(value) for value in quantiles(torch.tensor([-1.0, -1.0]), [0, 1, 2], [0.1, 0.9]))
+
+
+def test_codes_may_come_as_floats_and_a_column_may_have_one_value():
+    codes = torch.tensor([[[0.0, 0.0], [0.0, 7.0], [0.0, -1.0]]])
+    told = Holdings((1, 1), most=1)(Padded(codes, LABELS[:1], PRESENT[:1]))
+    torch.testing.assert_close(told, torch.tensor([[1.0, 1.0]]) / math.sqrt(2))
+
+
+def test_small_bins_beside_large_ones_are_not_rounded_away():
+    noisy = torch.tensor([2.0**24, 1.0, 1.0])
+    assert quantiles(noisy, [0, 10, 20, 30], [1 - 0.5 / (2**24 + 2)])[0] == pytest.approx(25, abs=0.1)

@@ -293,12 +293,12 @@ def _print_result(made: Synthesizer, out: Path, as_json: bool) -> None:
 
 
 def _print_closed(out: Path, as_json: bool) -> None:
-    told = checked_run(out).statement
+    statement = checked_run(out).statement
     if as_json:
-        typer.echo(json.dumps({"out": str(out), "sealed": True, "privacy": told.to_dict()}))
+        typer.echo(json.dumps({"out": str(out), "sealed": True, "privacy": statement.to_dict()}))
         return
     typer.echo(
-        f"{told}\n\nThe generator is sealed; a key-holder opens it: fedsynth keys open {out} --key he.secret"
+        f"{statement}\n\nThe generator is sealed; a key-holder opens it: fedsynth keys open {out} --key he.secret"
     )
 
 

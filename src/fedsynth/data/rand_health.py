@@ -92,7 +92,7 @@ def hold_out(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return training and test rows of a table (of `clients` clients, or all); nobody has rows in both."""
     names = Rng(0).at("held out").numpy().permutation(frame[client].unique())[:clients]
-    held = set(names[: max(1, round(len(names) * TEST_SHARE))])
+    test_names = set(names[: max(1, round(len(names) * TEST_SHARE))])
     ours = frame[frame[client].isin(set(names))]
-    tested = ours[client].isin(held)
+    tested = ours[client].isin(test_names)
     return ours[~tested].reset_index(drop=True), ours[tested].reset_index(drop=True)

@@ -63,11 +63,11 @@ def one_job(folder: Path) -> AbstractContextManager[None]:
 def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:
     """What was paid before a run, as the coordinator sent it along; checked line by line beside the run's folder."""
     ledger = Ledger(None)
-    told = asked.get("earlier") or {}
-    if told:
+    payment = asked.get("earlier") or {}
+    if payment:
         path = folder.with_suffix(".earlier.jsonl")
-        path.write_text(told["lines"])
-        head_path(path).write_text(told["head"])
+        path.write_text(payment["lines"])
+        head_path(path).write_text(payment["head"])
         ledger.adopt(Ledger(path))
         path.unlink()
         head_path(path).unlink()

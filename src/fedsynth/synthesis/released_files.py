@@ -82,9 +82,9 @@ def _checked(path: Path, stamp: tuple[tuple[str, int, int, int, int], ...]) -> C
     _finish_renewals(place, named)
     _refuse_changed(place, named)
     request, schema = Request.from_toml(recipe), Schema.load(place.schema)
-    told = _agreed(place, request, schema, ledger, sealed=named is not None)
+    statement = _agreed(place, request, schema, ledger, sealed=named is not None)
     hashes = {file.name: file_hash(file) for file in _released(place)}
-    return CheckedRun(place, request, schema, told, ledger, hashes, named is not None)
+    return CheckedRun(place, request, schema, statement, ledger, hashes, named is not None)
 
 
 def problems_of(path: Path | str) -> list[str]:
@@ -202,9 +202,9 @@ def _fresh(target: Path) -> Path:
 
 def _released(place: Folder) -> list[Path]:
     """The files of a run that may be published, as far as they are there."""
-    made = (place.privacy, place.generator, place.sealed, place.schema, place.recipe)
+    written = (place.privacy, place.generator, place.sealed, place.schema, place.recipe)
     drawn = [place.path / name for name in sorted(set(_SYNTHETIC.values()))]
-    return [file for file in (*made, *drawn) if file.is_file()]
+    return [file for file in (*written, *drawn) if file.is_file()]
 
 
 def _finish_renewals(place: Folder, named: Mapping[str, str] | None) -> None:

@@ -157,7 +157,7 @@ class Judge:
         count = 1 if recipe.pooled else self.count
         task = recipe.task(self.schema, count, private=noise is not None, transport="clear")
         built = recipe.build(task, values)
-        return built if values["start_share"] else replace(built, balance=None)
+        return built if values["start_share"] else replace(built, opening=None)
 
     def calibrated(self, system: str, epsilon: float) -> float:
         """The noise at which a whole run costs this."""

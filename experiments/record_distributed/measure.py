@@ -87,8 +87,8 @@ def calibrated(schema, settings, records, epsilon):
 def unmasked(algorithm):
     """The same sums without masks."""
     ring = Clear(carries=("real", "ring"))
-    balance = None if algorithm.balance is None else replace(algorithm.balance, transport=ring)
-    return replace(algorithm, transport=ring, balance=balance)
+    opening = None if algorithm.opening is None else replace(algorithm.opening, transport=ring)
+    return replace(algorithm, transport=ring, opening=opening)
 
 
 def trained(name, frame, site, schema, seed, values, masked=False):

@@ -232,7 +232,7 @@ class LyingServer:
         if "messages" not in result.tensors:
             return
         algorithm = composed(run.terms)
-        mechanism = (algorithm.balance if work.job == "balance" else algorithm).mechanism
+        mechanism = (algorithm.opening if work.job == "balance" else algorithm).mechanism
         messages = result.tensors["messages"].to(torch.float64).numpy()
         question = f"{work.job} {mechanism.noise_multiplier}"
         victim = first_of(HOME) + run.first + VICTIM

@@ -59,7 +59,7 @@ class MaskingLiar(LyingServer):
         if agreement is None or HOME not in places:  # work without the stages that it needs
             self.keep(run, HOME, self.tell(self.work(run, job)[HOME]))
             return
-        mechanism = (composed(run.terms).balance if job == "balance" else composed(run.terms)).mechanism
+        mechanism = (composed(run.terms).opening if job == "balance" else composed(run.terms)).mechanism
         known = MaskedRound(f"{job} {mechanism.noise_multiplier}", agreement, places[HOME])
         known.keys = {places[name]: blob for name, blob in keys.items() if name in places}
         self._exchange(run, known, places)

@@ -65,7 +65,7 @@ def planned(kind: str) -> float:
     """What the whole run costs by the site's own objects, for an unsampled plan."""
     algorithm = composed(KINDS[kind].terms)
     events = [charge.event for charge in algorithm.charges()] * algorithm.rounds
-    events += [charge.event for charge in algorithm.balance.charges()]
+    events += [charge.event for charge in algorithm.opening.charges()]
     leaves = [leaf for event in events for leaf, _ in flatten(event)]
     if any(not hasattr(leaf, "noise_multiplier") for leaf in leaves):
         return 12.0  # sampled: less than the same noise without sampling

@@ -137,7 +137,7 @@ def test_a_question_is_answered_and_not_trained_on(tmp_path):
     people = begun(sites, content=classifier(), news=news)
     question = Question(MEETING, tuple(WRONG.selections.values()), 1)
     algorithm = people.agenda.trainer.algorithm(1.0)
-    algorithm = replace(algorithm, balance=question.query(SCHEMA, 60, people.agenda.noise))
+    algorithm = replace(algorithm, opening=question.query(SCHEMA, 60, people.agenda.noise))
     state = algorithm.init(Rng(1))
     link = people._opened(question, algorithm, state)
     link.start(algorithm, np.arange(60), state)

@@ -73,9 +73,9 @@ def test_ids_that_are_no_cohort_of_the_site_are_refused(ids, schema, ten, tmp_pa
 def test_the_opening_question_needs_every_client_of_a_site_too(schema, ten, tmp_path):
     federation = three(ten, schema, tmp_path)
     algorithm, state = federation.begun()
-    assert algorithm.balance is not None
+    assert algorithm.opening is not None
     with pytest.raises(Aborted):
-        opened(federation, algorithm.balance, state, [0, 3, 6])
+        opened(federation, algorithm.opening, state, [0, 3, 6])
     assert not lines_of(tmp_path)
 
 
@@ -138,7 +138,7 @@ def test_a_masked_round_is_for_the_job_that_it_was_begun_for(schema, ten, tmp_pa
     """The ring of another job may be larger, and a sum that is not reduced tells more than the noise covers."""
     sites = halves(three(ten, schema, tmp_path))
     masked_until_the_work(sites, order(1, job="balance"))
-    dim = sites["ada"].algorithm.balance.wire.dim
+    dim = sites["ada"].algorithm.opening.wire.dim
     with pytest.raises(Cheated, match="begun for the job 'balance'"):
         sites["ada"].seal("round", torch.zeros(1, dim, dtype=torch.int64), 3)
 
@@ -165,10 +165,10 @@ def test_sites_that_were_told_different_jobs_do_not_sum_together(schema, ten, tm
     sites = halves(three(ten, schema, tmp_path))
     wire = sites["ada"].algorithm.wire
     balance = replace(
-        sites["ada"].algorithm.balance, mechanism=sites["ada"].algorithm.mechanism, dim=wire.dim
+        sites["ada"].algorithm.opening, mechanism=sites["ada"].algorithm.mechanism, dim=wire.dim
     )
     for site in sites.values():
-        site.algorithm = replace(site.algorithm, balance=balance)  # two jobs whose sums have the same form
+        site.algorithm = replace(site.algorithm, opening=balance)  # two jobs whose sums have the same form
     said = {name: order(1, job="round" if name == "ada" else "balance") for name in sites}
     keys = frame(
         [

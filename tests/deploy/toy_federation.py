@@ -102,7 +102,7 @@ def ample(algorithms: Iterable[Algorithm]) -> Budget:
     budget = Budget(1e12, 1e-5, accountant="rdp")
     entries = []
     for algorithm in algorithms:
-        asked = [] if algorithm.balance is None else algorithm.balance.charges()
+        asked = [] if algorithm.opening is None else algorithm.opening.charges()
         for charge in [*algorithm.charges(), *asked]:
             holders = (
                 [charge.holder] if charge.holder == "server" else [f"client {n}" for n in names_of(None)]

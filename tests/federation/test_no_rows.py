@@ -41,9 +41,9 @@ def test_a_client_without_rows_sends_zeros_and_remembers_nothing(case):
 
 def test_a_client_without_rows_answers_no_question(case):
     algorithm, clients = case
-    if algorithm.balance is None:
+    if algorithm.opening is None:
         pytest.skip("this recipe asks nothing before training")
-    answers, _ = algorithm.balance.client_round(
+    answers, _ = algorithm.opening.client_round(
         algorithm.init(Rng(3)), {}, clients.gather(np.arange(10)), np.arange(10), Rng(1)
     )
     assert answers[clients.sizes > 0].abs().sum(1).min() > 0

@@ -38,8 +38,8 @@ def turns(algorithm):
     for version in range(algorithm.rounds):
         counts[algorithm.schedule.start(Clock(version), Rng(1))] += 1
     asked = np.zeros_like(counts)
-    if algorithm.balance is not None:
-        asked[algorithm.balance.schedule.start(Clock(0), Rng(1))] += 1
+    if algorithm.opening is not None:
+        asked[algorithm.opening.schedule.start(Clock(0), Rng(1))] += 1
     return counts, asked
 
 
@@ -58,7 +58,7 @@ def test_nobody_takes_part_more_often_than_allowed_and_who_answers_does_not_trai
 def test_a_clients_budget_is_divided_by_its_turns(schema, participations):
     algorithm = made(schema, participations=participations)
     assert algorithm.mechanism.epsilon == pytest.approx(4.0 / participations)
-    assert algorithm.balance.mechanism.epsilon == 4.0
+    assert algorithm.opening.mechanism.epsilon == 4.0
     spent = account.epsilon(cost(algorithm), 1e-9, adjacency="replace-one")
     assert spent <= 4.0 * (1 + 1e-9)
 

@@ -110,14 +110,14 @@ def test_a_run_cut_after_two_rounds_ends_as_one_that_was_not(kind, ten):
 def test_without_an_opening_it_is_the_published_algorithm_and_asks_for_the_balance_alone():
     algorithm = built("image", start_share=0.0)
     assert set(algorithm.model.parts) == {"discriminator", "generator"}
-    assert algorithm.balance.what == "class balance" and algorithm.balance.dim == 2
+    assert algorithm.opening.what == "class balance" and algorithm.opening.dim == 2
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 def test_the_opening_takes_its_share_of_the_budget(share):
     algorithm = built("image", start_share=share, rate=1.0, rounds=16, noise_multiplier=8.0)
     rounds = 16 / 8.0**2  # what releases are worth adds up as the inverse square of their noise
-    answer = 1 / algorithm.balance.mechanism.noise_multiplier**2
+    answer = 1 / algorithm.opening.mechanism.noise_multiplier**2
     assert answer / (answer + rounds) == pytest.approx(share)
 
 
@@ -138,7 +138,7 @@ def test_one_gaussian_has_the_mean_and_covariance_of_the_mixture():
 def test_noise_can_be_shared_out_over_masked_sums(kind, ten):
     algorithm = built(kind, trust="distributed")
     assert algorithm.mechanism.release.trust == "distributed" and algorithm.transport.name == "secagg"
-    assert algorithm.balance.mechanism.release.trust == "distributed"
+    assert algorithm.opening.mechanism.release.trust == "distributed"
     state = trained(algorithm, ten[kind])
     assert state.version == 4 and all(flat.isfinite().all() for flat in state.parts.values())
 

@@ -56,7 +56,7 @@ def test_words_start_from_their_ranks_and_bytes_evenly():
     ranked, even = algorithm(), algorithm(start="even")
     biases = [a.layouts["model"].split(a.init(Rng(1)).parts["model"])["bias"] for a in (ranked, even)]
     assert torch.equal(biases[0], zipf_bias(7)) and not biases[1].any()
-    assert algorithm(Schema(kind="text", vocabulary="bytes", length=4)).ready is None
+    assert algorithm(Schema(kind="text", vocabulary="bytes", length=4)).warm_start is None
 
 
 def test_the_server_steps_with_nesterov_momentum_or_adam():

@@ -29,8 +29,8 @@ def to_who_knows(algorithm, shares):
         left = math.sqrt((parties.threshold - shares) / parties.honest)
         return replace(mechanism, noise_multiplier=mechanism.noise_multiplier * left)
 
-    balance = replace(algorithm.balance, mechanism=unknown(algorithm.balance.mechanism))
-    return epsilon(cost(replace(algorithm, mechanism=unknown(algorithm.mechanism), balance=balance)), DELTA)
+    opening = replace(algorithm.opening, mechanism=unknown(algorithm.opening.mechanism))
+    return epsilon(cost(replace(algorithm, mechanism=unknown(algorithm.mechanism), opening=opening)), DELTA)
 
 
 @pytest.mark.parametrize(("sites", "stated"), [(2, 5.25), (3, 4.09), (5, 3.54)])

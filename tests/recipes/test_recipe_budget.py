@@ -123,11 +123,11 @@ def _stated_on_a_paid_schema(recipe, unit, trust, payer):
     known = {name: value for name, value in settings.items() if name in recipe.arguments()}
     task = recipe.task(Schema.from_dict(KINDS[recipe.kinds[0]]), 400, unit=unit, trust=trust)
     algorithm, _ = fit_budget(recipe, task, recipe.values(known), Target(3.0, DELTA), ledger.lines())
-    balance, turns = algorithm.balance, algorithm.schedule.participations(algorithm.rounds)
-    apart = balance is not None and balance.apart
+    opening, turns = algorithm.opening, algorithm.schedule.participations(algorithm.rounds)
+    apart = opening is not None and opening.apart
     answering, training = (np.array([0]), np.array([1])) if apart else (np.array([0]), np.array([0]))
     payer = Payer(ledger, "run")
-    payer.pay("", [] if balance is None else balance.charges(), answering)
+    payer.pay("", [] if opening is None else opening.charges(), answering)
     for charge in algorithm.charges():
         for number in range(turns if charge.holder == "client" else algorithm.rounds):
             payer.pay(f"round {number + 1}", [charge], training)

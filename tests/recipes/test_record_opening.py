@@ -83,7 +83,7 @@ def test_rows_start_from_a_generator_that_was_trained_on_simulated_ones(name, te
 
 def test_the_pairs_of_all_records_are_their_shares_whoever_holds_them(ten):
     """With hardly any noise the sites' answers say what pooled rows would."""
-    query = built("pp_fedgan", "table").balance
+    query = built("pp_fedgan", "table").opening
     quiet = replace(query, mechanism=replace(query.mechanism, noise_multiplier=1e-9))
     sent, _ = quiet.client_round(None, {}, ten["table"].gather(IDS), IDS, Rng(1))
     rows = ten["table"].pooled().gather(np.arange(1))
@@ -97,7 +97,7 @@ def test_the_pairs_of_all_records_are_their_shares_whoever_holds_them(ten):
 
 @pytest.mark.parametrize("kind", ["table", "image"])
 def test_one_record_moves_an_answer_by_at_most_its_clip(kind, ten):
-    query = built("pp_fedgan", kind).balance
+    query = built("pp_fedgan", kind).opening
     quiet = replace(query, mechanism=replace(query.mechanism, noise_multiplier=1e-9))
     data = ten[kind].gather(np.array([8]))
     whole, _ = quiet.client_round(None, {}, data, np.array([8]), Rng(1))
@@ -119,7 +119,7 @@ def test_the_opening_takes_its_share_of_the_budget(name, share):
     training = (
         steps * rate**2 / 9.0**2
     )  # what releases are worth adds up as the inverse square of their noise
-    answer = 1 / algorithm.balance.mechanism.noise_multiplier**2
+    answer = 1 / algorithm.opening.mechanism.noise_multiplier**2
     assert answer / (answer + training) == pytest.approx(share)
 
 
@@ -128,7 +128,7 @@ def test_answer_and_steps_are_calibrated_together(name):
     recipe = recipe_named(name)
     task = recipe.task(Schema.from_dict(KINDS["image"]), 1 if recipe.pooled else 10)
     algorithm, _ = fit_budget(recipe, task, asked(recipe, {"noise_multiplier": 0.0}), Target(8.0, 1e-4))
-    answer = GaussianDpEvent(algorithm.balance.mechanism.noise_multiplier)
+    answer = GaussianDpEvent(algorithm.opening.mechanism.noise_multiplier)
     rounds = account.repeat(each_round(algorithm), algorithm.rounds)
     assert account.epsilon(account.compose([answer, rounds]), 1e-4) == pytest.approx(8.0, rel=0.01)
     assert account.epsilon(rounds, 1e-4) < 7.9
@@ -190,14 +190,14 @@ def test_a_server_that_cannot_open_the_average_still_hands_out_what_it_filled_in
 def test_without_an_opening_nothing_is_asked_for_but_the_balance(name):
     algorithm = built(name, start_share=0.0)
     assert set(algorithm.model.parts) == {"discriminator", "generator"}
-    assert algorithm.balance.what == "class balance" and algorithm.balance.dim == 2
+    assert algorithm.opening.what == "class balance" and algorithm.opening.dim == 2
 
 
 def test_without_privacy_the_opening_costs_nothing(ten):
     recipe = recipe_named("pp_fedgan")
     task = recipe.task(Schema.from_dict(KINDS["image"]), 10, private=False, transport="clear")
     algorithm = recipe.build(task, asked(recipe, {"noise_multiplier": 0.0}))
-    assert algorithm.charges() == [] == algorithm.balance.charges()
+    assert algorithm.charges() == [] == algorithm.opening.charges()
     assert trained(algorithm, ten["image"], rounds=1).version == 1
 
 

@@ -83,7 +83,7 @@ def test_the_sum_over_sites_is_the_clipped_gradient_of_the_drawn_records(schema,
     total = ring.centered(ring.add(ring.zero(), sent, torch.ones(10))) * algorithm.mechanism.grid
     norms = total.norm()
     assert 0 < float(norms) <= clients.rows * algorithm.mechanism.clip.bound
-    loss = float(total[-1]) / algorithm.report / clients.rows
+    loss = float(total[-1]) / algorithm.loss_share / clients.rows
     assert 0 < loss < 1
 
 

@@ -52,8 +52,8 @@ def test_a_site_with_an_empty_batch_adds_its_whole_share_of_the_noise(name, unit
 def test_a_site_without_rows_answers_a_question_with_its_whole_share_of_the_noise(name, unit, schema, ten):
     algorithm = built(name, schema, unit, **({"records": 100} if name == "site_vae" else {}))
     nobody = Clients(ten["table"].x[:0], ten["table"].y[:0], np.zeros(2, dtype=np.int64))
-    sent = noise_in_steps(algorithm, algorithm.balance, nobody, 400)
-    assert float(sent.std()) == pytest.approx(algorithm.balance.wire.share, rel=0.1)
+    sent = noise_in_steps(algorithm, algorithm.opening, nobody, 400)
+    assert float(sent.std()) == pytest.approx(algorithm.opening.wire.share, rel=0.1)
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def _as_it_would_run(recipe: Recipe, task: Task, people: Population) -> dict[str
         "rounds": algorithm.rounds,
         "cohort": algorithm.schedule.expected,
         "noise_multiplier": values.get(NOISE),
-        "parameters": algorithm.dim - (algorithm.report > 0),
+        "parameters": algorithm.dim - (algorithm.loss_share > 0),
     }
 
 

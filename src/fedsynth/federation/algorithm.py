@@ -104,8 +104,8 @@ def secret_draw(job: Job) -> bool:
 class Algorithm:
     """One federated system, composed from parts.
 
-    `report` is the loss coordinate's share of the clip; at 0 no loss is sent, for mechanisms that have no room for one.
-    `ready` makes the public starting point from fresh parameters, for example by pre-training on simulated rows.
+    `loss_share` is the loss coordinate's share of the clip; 0 sends none, for mechanisms that have no room for one.
+    `warm_start` makes the public starting point from fresh parameters, such as by pre-training on simulated rows.
     """
 
     name: str
@@ -118,12 +118,12 @@ class Algorithm:
     rounds: int
     transport: Transport = field(default_factory=Clear)
     keep: tuple[str, ...] = ()  # parts whose optimizer state the client keeps over rounds
-    balance: Query | None = None  # asked once, before training, unless the class balance is public
-    report: float = 1.0
+    opening: Query | None = None  # asked once, before training: the class balance, class moments, a question
+    loss_share: float = 1.0
     caveats: tuple[str, ...] = ()
-    sums: Sums | None = None  # clients send sums over their records, and train nothing themselves
-    after: Phase | None = None  # what the server trains once it has stepped; it sees no data
-    ready: Callable[[dict[str, Tensor], Rng], dict[str, Tensor]] | None = None
+    record_sums: Sums | None = None  # clients send sums over their records, and train nothing themselves
+    server_phase: Phase | None = None  # what the server trains once it has stepped; it sees no data
+    warm_start: Callable[[dict[str, Tensor], Rng], dict[str, Tensor]] | None = None
     learn: Learn | None = None  # what the server makes of the mean, if it is not a change of the shared parts
     finish: Callable[[ServerState], ServerState] | None = None  # done once training ends, early or not
 
@@ -182,7 +182,7 @@ class Algorithm:
                 f"{blind}, which can average but not apply {type(self.server).__name__} with memory or another step; "
                 "set momentum=0, server_learning_rate=1 and server=momentum, or use he-open"
             )
-        if self.after is not None or self.learn is not None:
+        if self.server_phase is not None or self.learn is not None:
             raise Incompatible(f"{blind}, which therefore cannot train parts of its own; use he-open")
 
     @cached_property
@@ -208,7 +208,7 @@ class Algorithm:
     @cached_property
     def dim(self) -> int:
         """The length of a client's contribution: its update, and its loss if that is reported."""
-        return sum(self.layouts[part].size for part in self.shared) + (self.report > 0)
+        return sum(self.layouts[part].size for part in self.shared) + (self.loss_share > 0)
 
     @cached_property
     def wire(self) -> Wire:
@@ -218,7 +218,7 @@ class Algorithm:
     @property
     def together(self) -> bool:
         """Whether clients that are in one place send the sum of their messages."""
-        return self.sums is not None and self.sums.together and self.transport.name == "clear"
+        return self.record_sums is not None and self.record_sums.together and self.transport.name == "clear"
 
     @cached_property
     def loss_bounds(self) -> tuple[float, float]:
@@ -242,22 +242,21 @@ class Algorithm:
         return charges + [Charge(replace(one, count=count), one.event) for one, count in spent.items()]
 
     def _charge(self, sent: Release) -> Charge:
-        known_to_none = None if sent.public is None else replace(sent, event=sent.public)
-        public = None if known_to_none is None else self.schedule.amplify(known_to_none)
+        public = None if sent.public is None else self.schedule.amplify(replace(sent, event=sent.public))
         return Charge(sent, self.schedule.amplify(sent), public)
 
     def init(self, rng: Rng) -> ServerState:
         """The state before the first round."""
         parts = initialise(self.model, rng)
-        parts = self.ready(parts, rng.at("ready")) if self.ready else parts
+        parts = self.warm_start(parts, rng.at("ready")) if self.warm_start else parts
         memory = self.server.init(self._join(parts)) | self._fresh(parts)
         return ServerState(0, parts, memory, self.mechanism.init())
 
     def _fresh(self, parts: Mapping[str, Tensor]) -> Memory:
         """The optimizer state of what the server trains."""
-        if self.after is None:
+        if self.server_phase is None:
             return {}
-        slots = {part: rule.init(parts[part][None]) for part, rule in self.after.optimizers.items()}
+        slots = {part: rule.init(parts[part][None]) for part, rule in self.server_phase.optimizers.items()}
         return {f"{part}/{name}": value for part, held in slots.items() for name, value in held.items()}
 
     def blank(self, state: ServerState) -> Memory:
@@ -274,14 +273,14 @@ class Algorithm:
     ) -> tuple[Tensor, Memory]:
         """Train locally from the broadcast, and turn the change of the shared parts into private messages."""
         sent = {part: state.parts[part].to(data.mask.device) for part in self.broadcast}
-        if self.sums is not None:
-            summed = self.sums.messages(self.model, sent, data, ids, state.mechanism, rng)
+        if self.record_sums is not None:
+            summed = self.record_sums.messages(self.model, sent, data, ids, state.mechanism, rng)
             return self.transport.rounded(summed, rng.at("transport"), ids), {}
         params, slots, loss = self._local(sent, memory, data, ids, rng)
         changes = [params[part] - sent[part] for part in self.shared]
         least, most = self.loss_bounds
-        reported = (loss.clamp(least, most) - least) * (self.report / (most - least))
-        told = [torch.nan_to_num(reported)[:, None]] if self.report else []
+        reported = (loss.clamp(least, most) - least) * (self.loss_share / (most - least))
+        told = [torch.nan_to_num(reported)[:, None]] if self.loss_share else []
         contribution = torch.cat([*changes, *told], dim=1)
         sound = torch.isfinite(contribution).all(dim=1, keepdim=True)
         contribution = torch.where(sound, contribution, 0.0)  # whose training diverged sends nothing
@@ -338,14 +337,11 @@ class Algorithm:
             return replace(after, version=state.version + 1), None
         mean = mean.to(device="cpu", dtype=torch.float32)
         own = {name: value for name, value in state.memory.items() if "/" not in name}
-        params, memory = self.server.step(current, mean[:-1] if self.report else mean, own)
+        params, memory = self.server.step(current, mean[:-1] if self.loss_share else mean, own)
         parts = {**state.parts, **self._split(params)}
         parts, trained = self._afterwards(parts, state.memory, total.device, rng.at("after"))
-        memory = {**memory, **trained}
-        least, most = self.loss_bounds
-        loss = least + float(mean[-1]) / (self.report * weight) * (most - least) if self.report else None
-        after = replace(state, version=state.version + 1, parts=parts, memory=memory, mechanism=mechanism)
-        return after, loss
+        following = replace(state, version=state.version + 1, parts=parts, mechanism=mechanism)
+        return replace(following, memory={**memory, **trained}), self._loss(mean, weight)
 
     def _averaged(self, state: ServerState, average: Tensor) -> tuple[ServerState, float | None]:
         """The next state over a blind transport; where nobody here can open the average, it is kept sealed."""
@@ -354,28 +350,34 @@ class Algorithm:
             return replace(following, memory={SEALED: average}), None
         if not average.numel():
             return following, None
+        return replace(following, parts={**state.parts, **self.parts_of(average)}), self._loss(average)
+
+    def _loss(self, mean: Tensor, weight: float = 1.0) -> float | None:
+        """The training loss that the last coordinate carries, if any."""
+        if not self.loss_share:
+            return None
         least, most = self.loss_bounds
-        loss = least + float(average[-1]) / self.report * (most - least) if self.report else None
-        return replace(following, parts={**state.parts, **self.parts_of(average)}), loss
+        return least + float(mean[-1]) / (self.loss_share * weight) * (most - least)
 
     def parts_of(self, average: Tensor) -> dict[str, Tensor]:
         """The shared parts in an opened average of whole parameters, which has the loss at its end."""
         flat = average.to(device="cpu", dtype=torch.float32)
-        return self._split(flat[:-1] if self.report else flat)
+        return self._split(flat[:-1] if self.loss_share else flat)
 
     def _afterwards(
         self, parts: dict[str, Tensor], memory: Memory, device: torch.device, rng: Rng
     ) -> tuple[dict[str, Tensor], Memory]:
         """Train the server's own parts against those just released: post-processing, which costs nothing."""
-        if self.after is None:
+        phase = self.server_phase
+        if phase is None:
             return parts, {}
         params = {part: flat.to(device) for part, flat in parts.items()}
         slots: dict[str, Slots] = {}
-        for part in self.after.parts:
+        for part in phase.parts:
             params[part] = params[part][None]
-            held = {n.partition("/")[2]: v for n, v in memory.items() if n.startswith(part + "/")}
-            slots[part] = {name: value.to(device) for name, value in held.items()}
-        progress = train(self.model, self.after, params, slots, _no_rows(device), np.zeros(1, np.int64), rng)
+            own = {name: value for name, value in memory.items() if name.startswith(part + "/")}
+            slots[part] = {name.partition("/")[2]: value.to(device) for name, value in own.items()}
+        progress = train(self.model, phase, params, slots, _no_rows(device), np.zeros(1, np.int64), rng)
         moved = {part: flat[0].cpu() for part, flat in progress.params.items()}
         kept = {f"{p}/{name}": v.cpu() for p, held in progress.slots.items() for name, v in held.items()}
         return {**parts, **moved}, kept

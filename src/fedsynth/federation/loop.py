@@ -229,9 +229,9 @@ def learn_balance(algorithm: Algorithm, link: Link, state: ServerState, rng: Rng
 
     A query that asks for more than the balance says itself what is learned from the answer.
     """
-    if algorithm.balance is None or state.balance is not None:
+    if algorithm.opening is None or state.balance is not None:
         return state
-    answer = ask(algorithm.balance, link, state, rng, pay)
-    if algorithm.balance.learn is not None:
-        return algorithm.balance.learn(state, answer, rng.at("learn"))
+    answer = ask(algorithm.opening, link, state, rng, pay)
+    if algorithm.opening.learn is not None:
+        return algorithm.opening.learn(state, answer, rng.at("learn"))
     return state.with_balance(as_probabilities(answer))

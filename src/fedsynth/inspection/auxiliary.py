@@ -116,8 +116,8 @@ class Trainer:
 
 def lenient(algorithm: Algorithm) -> Algorithm:
     """The same for rows that were selected: a class that none of them has is no mistake; a model may get all right."""
-    asked = algorithm.balance
+    asked = algorithm.opening
     learn: Any = None if asked is None else asked.learn
     if asked is None or not getattr(learn, "classes", ()):
         return algorithm
-    return replace(algorithm, balance=replace(asked, learn=replace(learn, classes=())))
+    return replace(algorithm, opening=replace(asked, learn=replace(learn, classes=())))

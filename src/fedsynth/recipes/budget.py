@@ -46,7 +46,7 @@ class Target:
 
 def once(algorithm: Algorithm) -> list[DpEvent]:
     """What is released once, before training."""
-    release = None if algorithm.balance is None else algorithm.balance.release
+    release = None if algorithm.opening is None else algorithm.opening.release
     return [] if release is None else [release.event]
 
 
@@ -69,7 +69,7 @@ def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = (), delta: float = 1e-1
         )
         for charge in algorithm.charges()
     ]
-    if algorithm.balance is not None and algorithm.balance.apart:
+    if algorithm.opening is not None and algorithm.opening.apart:
         ways = (account.compose([*paid, *once(algorithm)]), account.compose([*paid, *rounds]))
         return max(ways, key=lambda event: account.epsilon(event, delta, adjacency=adjacency_of(algorithm)))
     return account.compose([*paid, *once(algorithm), *rounds])

@@ -153,8 +153,8 @@ def fed_vae(
         rounds=rounds.rounds,
         transport=transport_named("clear" if task.trust == "distributed" else task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
-        balance=_balance(task, privacy, schedule, rounds.rounds, architecture.vaes == "separate"),
-        report=privacy.report * privacy.clip,
+        opening=_balance(task, privacy, schedule, rounds.rounds, architecture.vaes == "separate"),
+        loss_share=privacy.report * privacy.clip,
     )
     return shared_out(algorithm, task, sharing)
 

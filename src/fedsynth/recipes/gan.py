@@ -193,13 +193,13 @@ def dp_fedavg_gan(
         model=model,
         homes={part: Home.SHARED if part in critics else Home.SERVER for part in model.parts},
         plan=_plan(task, networks, local),
-        after=Phase("generate", painters, generation.rule(len(painters))),
+        server_phase=Phase("generate", painters, generation.rule(len(painters))),
         mechanism=client_mechanism(task, privacy, total_size(model, critics)),
         schedule=schedule,
         server=rounds.build(),
         rounds=rounds.rounds,
         transport=transport_named("clear" if task.trust == "distributed" else task.transport),
-        balance=_question(task, networks, opening, privacy, schedule, rounds.rounds),
-        report=privacy.report * privacy.clip,
+        opening=_question(task, networks, opening, privacy, schedule, rounds.rounds),
+        loss_share=privacy.report * privacy.clip,
     )
     return buffered(shared_out(algorithm, task, sharing), task, buffering)

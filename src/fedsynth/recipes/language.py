@@ -80,9 +80,9 @@ def dp_fedavg_lm(
         server=_server(rounds),
         rounds=rounds.rounds,
         transport=transport_named("clear" if task.trust == "distributed" else task.transport),
-        report=privacy.report * privacy.clip,
+        loss_share=privacy.report * privacy.clip,
         caveats=vocabulary_caveats(task.schema),
-        ready=ZipfStart(model) if ranked else None,
+        warm_start=ZipfStart(model) if ranked else None,
     )
     return shared_out(algorithm, task, sharing)
 

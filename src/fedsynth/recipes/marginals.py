@@ -168,9 +168,9 @@ def marginals(
         server=Momentum(),
         rounds=asking.rounds,
         transport=transport_named(task.transport if task.private else "clear"),
-        report=0.0,
-        sums=sums,
-        ready=learning.first,
+        loss_share=0.0,
+        record_sums=sums,
+        warm_start=learning.first,
         learn=learning,
         finish=learning.finish,
     )

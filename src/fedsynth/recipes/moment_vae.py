@@ -197,6 +197,6 @@ def moment_vae(
         server=rounds.build(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        balance=moments_query(task, model, answer),
-        report=privacy.report * clip,
+        opening=moments_query(task, model, answer),
+        loss_share=privacy.report * clip,
     )

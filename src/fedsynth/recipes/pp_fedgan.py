@@ -215,7 +215,7 @@ def pp_fedgan(
         server=Momentum(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        balance=question,
+        opening=question,
     )
 
 
@@ -256,5 +256,5 @@ def dp_gan(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=BOTH,
-        balance=question,
+        opening=question,
     )

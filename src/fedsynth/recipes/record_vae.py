@@ -120,7 +120,7 @@ def _record_level(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
-        balance=local_balance(task, privacy, rounds.rounds),
+        opening=local_balance(task, privacy, rounds.rounds),
     )
 
 
@@ -179,6 +179,6 @@ def dpd_fvae_local_published(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=("encoder",),
-        balance=local_balance(task, noise.unclaimed, rounds.rounds),
+        opening=local_balance(task, noise.unclaimed, rounds.rounds),
         caveats=(NO_GUARANTEE,),
     )

@@ -74,13 +74,13 @@ def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
         bits=sharing.bits or 20,
         coin=coin,
     )
-    balance = algorithm.balance
+    opening = algorithm.opening
     return replace(
         algorithm,
         mechanism=mechanism,
         schedule=Everyone(task.clients, "poisson" if coin < 1 else "none", "zero-out"),
         transport=transport_named(task.transport).fitted(mechanism.wire(algorithm.dim), task.clients),
-        balance=None if balance is None else shared_query(balance, task, parties, task.clients),
+        opening=None if opening is None else shared_query(opening, task, parties, task.clients),
     )
 
 

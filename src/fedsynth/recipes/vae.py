@@ -152,8 +152,8 @@ def _federated(
         rounds=rounds.rounds,
         transport=transport_named("clear" if task.trust == "distributed" else task.transport),
         keep=tuple(part for part, home in homes.items() if home is Home.CLIENT),
-        balance=client_balance(task, privacy, schedule, rounds.rounds),
-        report=privacy.report * privacy.clip,
+        opening=client_balance(task, privacy, schedule, rounds.rounds),
+        loss_share=privacy.report * privacy.clip,
     )
     return buffered(shared_out(algorithm, task, sharing), task, buffering)
 
@@ -226,7 +226,7 @@ def central_vae(
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
         keep=BOTH,
-        balance=balance_query(
+        opening=balance_query(
             task,
             "record",
             privacy.noise_multiplier,

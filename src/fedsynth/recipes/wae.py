@@ -236,9 +236,9 @@ def dp_fed_wae(
         server=Momentum(turns.momentum, turns.server_learning_rate),
         rounds=rounds,
         transport=transport_named(task.transport),
-        balance=query,
-        report=0.0,
-        ready=(lambda parts, rng: pretrain(model, parts, simulated(task), start.pretraining, rng))
+        opening=query,
+        loss_share=0.0,
+        warm_start=(lambda parts, rng: pretrain(model, parts, simulated(task), start.pretraining, rng))
         if uniform
         else None,
     )

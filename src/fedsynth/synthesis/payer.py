@@ -155,7 +155,7 @@ class Payer:
             for entry in self._entries("", charge, everyone):
                 times = max(0, turns - paid[entry.holder])
                 entries.append(replace(entry, count=entry.count * times))
-        for charge in [] if algorithm.balance is None else algorithm.balance.charges():
+        for charge in [] if algorithm.opening is None else algorithm.opening.charges():
             if not any(line.what == charge.release.what for line in self.ledger.lines()):
                 entries += self._entries("", charge, answering)
         entries = [entry for entry in entries if entry.count]
@@ -193,8 +193,8 @@ class Payer:
 
 def _apart(algorithm: Algorithm) -> tuple[np.ndarray, np.ndarray]:
     """Who answers and who trains, where these are different clients; nobody by name where all do both."""
-    balance = algorithm.balance
-    if balance is None or not balance.apart:
+    opening = algorithm.opening
+    if opening is None or not opening.apart:
         return _NOBODY, _NOBODY
-    answering = balance.schedule.start(Clock(0), Rng(0))  # in turn, so nothing is drawn
+    answering = opening.schedule.start(Clock(0), Rng(0))  # in turn, so nothing is drawn
     return answering, np.setdiff1d(np.arange(algorithm.schedule.clients), answering)

@@ -330,7 +330,7 @@ class Training:
     def _past_lost_turns(self, state: ServerState) -> ServerState:
         """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
         lines = self.payer.ledger.lines()
-        asked = self.prepared.algorithm.balance
+        asked = self.prepared.algorithm.opening
         if state.balance is None and asked is not None and any(line.what == asked.what for line in lines):
             raise BudgetExhausted(
                 f"{asked.what}: the ledger shows that clients answered, but the answers were lost; asking again would "

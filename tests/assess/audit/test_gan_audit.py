@@ -72,7 +72,7 @@ def bound(built, job, scale: float = 1.0) -> float:
 
 
 def the_answer(built):
-    return built.balance
+    return built.opening
 
 
 def the_round(built):
@@ -81,8 +81,8 @@ def the_round(built):
 
 def halved(built):
     quiet = replace(built.mechanism, noise_multiplier=0.5)
-    answer = replace(built.balance.mechanism, noise_multiplier=0.5)
-    return replace(built, mechanism=quiet, balance=replace(built.balance, mechanism=answer))
+    answer = replace(built.opening.mechanism, noise_multiplier=0.5)
+    return replace(built, mechanism=quiet, opening=replace(built.opening, mechanism=answer))
 
 
 @pytest.mark.parametrize("job", [the_answer, the_round])
@@ -105,7 +105,7 @@ def test_a_client_that_is_counted_twice_is_found(job):
 
 def test_answer_and_round_together_cost_what_the_budget_composes():
     built = algorithm()
-    events = [built.balance.release.event, *(charge.event for charge in built.charges())]
+    events = [built.opening.release.event, *(charge.event for charge in built.charges())]
     assert claim(ComposedDpEvent(events)) == pytest.approx(claim(GaussianDpEvent(1 / math.sqrt(2))), rel=1e-3)
 
 

@@ -66,7 +66,7 @@ def bound(built, job) -> float:
 
 
 def the_answer(built):
-    return built.balance
+    return built.opening
 
 
 def the_training(built):
@@ -88,5 +88,5 @@ def test_half_the_noise_is_found(job):
 
 def test_both_together_cost_what_the_budget_composes():
     built = algorithm(1.0)
-    events = [built.balance.release.event, *(charge.event for charge in built.charges())]
+    events = [built.opening.release.event, *(charge.event for charge in built.charges())]
     assert claim(ComposedDpEvent(events)) == pytest.approx(claim(GaussianDpEvent(1 / math.sqrt(2))), rel=1e-3)

@@ -36,8 +36,10 @@ def quieter(algorithm):
             for phase in algorithm.plan
         ]
         return replace(algorithm, plan=tuple(plan))
-    sums = algorithm.sums and replace(algorithm.sums, mechanism=half(algorithm.sums.mechanism))
-    return replace(algorithm, mechanism=half(algorithm.mechanism), sums=sums)
+    sums = algorithm.record_sums and replace(
+        algorithm.record_sums, mechanism=half(algorithm.record_sums.mechanism)
+    )
+    return replace(algorithm, mechanism=half(algorithm.mechanism), record_sums=sums)
 
 
 @pytest.mark.parametrize(("recipe", "unit", "trust"), OFFERS, ids=lambda value: getattr(value, "name", value))

@@ -118,7 +118,7 @@ def opening(noise_multiplier):
     recipe = recipe_named("pp_fedgan")
     task = recipe.task(Schema.from_dict(NARROW), LOOKS, transport="clear")
     asked = {"start_share": 0.5, "order": "together", "rounds": 1, "steps": 1, "batch_rate": 1.0}
-    return recipe.build(task, recipe.values({**asked, "noise_multiplier": noise_multiplier})).balance
+    return recipe.build(task, recipe.values({**asked, "noise_multiplier": noise_multiplier})).opening
 
 
 def answers_with(canary, query, looks=LOOKS):

@@ -149,8 +149,8 @@ def _watch(
         return watch_records(algorithm, canaries, runs, rng, event=event, tell=tell)
     if is_local(algorithm):
         return together([watch_local(algorithm, canaries, rng.at("run", n), tell=tell) for n in range(runs)])
-    if algorithm.sums is not None:
-        game = watch_tables if isinstance(algorithm.sums, TableSums) else watch_sites
+    if algorithm.record_sums is not None:
+        game = watch_tables if isinstance(algorithm.record_sums, TableSums) else watch_sites
         each = [game(algorithm, canaries, rng.at("run", n), event=event, tell=tell) for n in range(runs)]
         return together(each)
     return watch_clients(algorithm, schema, canaries, runs, rng, event=event, tell=tell)

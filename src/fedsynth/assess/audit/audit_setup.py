@@ -179,7 +179,7 @@ class Setup:
 def canaries_are_clients(algorithm: Algorithm) -> bool:
     """Whether canaries take part as clients of the loop: where the server noises what clients trained and sent."""
     release = algorithm.mechanism.release
-    return release is not None and release.trust != "local" and algorithm.sums is None
+    return release is not None and release.trust != "local" and algorithm.record_sums is None
 
 
 def work(algorithm: Algorithm, canaries: int) -> float:

@@ -77,7 +77,7 @@ def watch_sites(
 
 def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
     """The algorithm with its own noise, coin, clip and rounds, over a model with a coordinate for each canary."""
-    sums = algorithm.sums
+    sums = algorithm.record_sums
     if not isinstance(sums, RecordSums):
         raise Incompatible(f"{algorithm.name}: its clients train by themselves and send no sums of gradients")
     inner, schedule = sums.mechanism, algorithm.schedule
@@ -98,10 +98,10 @@ def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
         mechanism=mechanism,
         schedule=replace(schedule, clients=clients),
         transport=algorithm.transport.fitted(mechanism.wire(canaries + 1), clients),
-        sums=replace(sums, objective="pointing", parts=("pointer",), mechanism=mechanism),
-        balance=None,
-        after=None,
-        ready=None,
+        record_sums=replace(sums, objective="pointing", parts=("pointer",), mechanism=mechanism),
+        opening=None,
+        server_phase=None,
+        warm_start=None,
     )
 
 

@@ -70,7 +70,7 @@ def watch_tables(
 
 def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, TableSums, Question]:
     """The algorithm with its own noise, clip and rounds, asking each time for tables with a cell for each canary."""
-    sums, schedule = algorithm.sums, algorithm.schedule
+    sums, schedule = algorithm.record_sums, algorithm.schedule
     assert isinstance(sums, TableSums) and isinstance(schedule, Everyone)
     base = max(2, math.ceil(math.sqrt(canaries)))
     values = tuple(str(value) for value in range(base))
@@ -99,8 +99,8 @@ def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, TableSums,
         mechanism=mechanism,
         schedule=replace(schedule, clients=clients),
         transport=algorithm.transport.fitted(mechanism.wire(form.most_cells), clients),
-        sums=counted,
-        ready=first,
+        record_sums=counted,
+        warm_start=first,
         learn=again,
         finish=None,
     )

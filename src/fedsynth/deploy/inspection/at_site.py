@@ -75,7 +75,7 @@ class AtSite:
         trained = trained_schema(schema, plan.selections)
         model = lenient(compose(begin.terms, trained))
         asked = plan.step.query(schema, clients, plan.noise)
-        algorithm = model if asked is None else replace(model, balance=asked)
+        algorithm = model if asked is None else replace(model, opening=asked)
         rows = self._rows(plan, trained, begin.blob)
         return Assigned(
             algorithm,
@@ -124,7 +124,7 @@ def held(step: Step, rows: Rows) -> Clients:
 def whole(plan: Plan, model: Algorithm, schema: Schema, clients: int) -> list[tuple[Charge, int]]:
     """What all questions and models of the inspection cost together."""
     asked = [question.query(schema, clients, plan.noise) for question in Survey.of(plan.selections).all]
-    once = [] if model.balance is None else model.balance.charges()
+    once = [] if model.opening is None else model.opening.charges()
     models = len(plan.selections)
     return [
         *((charge, 1) for query in asked for charge in query.charges()),

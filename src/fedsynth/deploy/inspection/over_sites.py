@@ -95,7 +95,7 @@ class AtSites:
 
     def ask(self, question: Question, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
         """Ask all sites; who is away answers nothing, and nobody divides by how many answered."""
-        algorithm = replace(self.agenda.trainer.algorithm(1.0), balance=query)
+        algorithm = replace(self.agenda.trainer.algorithm(1.0), opening=query)
         own = [part for part, home in algorithm.homes.items() if home is Home.CLIENT]
         state = ServerState(0, {part: torch.zeros(algorithm.layouts[part].size) for part in own})
         link = self._opened(question, algorithm, state)

@@ -207,8 +207,8 @@ def _parties_of(wire: Wire) -> Parties:
 def _wire_of(algorithm: Algorithm, job: str) -> Wire:
     if job == "round":
         return algorithm.wire
-    if job == "balance" and algorithm.balance is not None:
-        return algorithm.balance.wire
+    if job == "balance" and algorithm.opening is not None:
+        return algorithm.opening.wire
     raise BadInput(f"job={job[:40]!r}: this run has no such job")
 
 
@@ -235,7 +235,7 @@ class MaskedLink:
         self._introduce(state.version)
         self._count += 1
         number = self.remote.roster.session * _SESSION + self._count
-        name = "balance" if job is self._balance else "round"
+        name = "balance" if job is self._opening else "round"
         clients = tuple(member.clients for member in members)
         order = _Order(number, name, tuple(self._sites), clients, self.remote.minimum)
         terms = order.agreement(self.remote.run, job.wire, self.known)
@@ -321,8 +321,8 @@ class MaskedLink:
 
     def routed(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm as the server runs it over this link: sums come from here, opened."""
-        balance = algorithm.balance
-        if balance is not None:
-            balance = replace(balance, transport=Routed(self, balance.transport))
-        self._balance = balance
-        return replace(algorithm, transport=Routed(self, algorithm.transport), balance=balance)
+        opening = algorithm.opening
+        if opening is not None:
+            opening = replace(opening, transport=Routed(self, opening.transport))
+        self._opening = opening
+        return replace(algorithm, transport=Routed(self, algorithm.transport), opening=opening)

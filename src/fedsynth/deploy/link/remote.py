@@ -393,5 +393,5 @@ class Remote:
 
     def _name(self, job: Job) -> str:
         assert self._algorithm is not None
-        known: dict[str, Job | None] = {"round": self._algorithm, "balance": self._algorithm.balance}
+        known: dict[str, Job | None] = {"round": self._algorithm, "balance": self._algorithm.opening}
         return next(name for name, one in known.items() if one is job)

@@ -76,7 +76,7 @@ class SitePayer:
                     for what, who in self._paid
                 )
                 entries.append(self._entry(charge, "", holder, max(0, times - done)))
-        for charge in [] if algorithm.balance is None else algorithm.balance.charges():
+        for charge in [] if algorithm.opening is None else algorithm.opening.charges():
             for holder in self._holders(charge, np.arange(len(self._names))):
                 if (charge.release.what, holder) not in self._paid:
                     entries.append(self._entry(charge, "", holder))

@@ -203,7 +203,7 @@ class SiteRun:
         return (torch.cat(rows) if rows else total[None]), len(senders)
 
     def _job(self, name: str) -> Job:
-        jobs = {"round": self.algorithm, "balance": self.algorithm.balance}
+        jobs = {"round": self.algorithm, "balance": self.algorithm.opening}
         job = jobs.get(name)
         if job is None:
             raise BadMessage(f"job={name[:40]!r}: this run has no such job")

@@ -24,11 +24,12 @@ from pathlib import Path
 import torch
 
 from fedsynth.assess.scores.marginals import correlation_matrix_distance, marginals
-from fedsynth.assess.scores.score import Score, across_runs
+from fedsynth.assess.scores.score import Score
 from fedsynth.assess.scores.tables import Tables
 from fedsynth.assess.scores.utility import majority, performance
 from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import clients_from
+from fedsynth.research.across_runs import across_runs
 from fedsynth.research.experiment import Experiment, machine
 from fedsynth.research.experiment_data import DATA
 from fedsynth.rng import Rng

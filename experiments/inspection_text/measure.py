@@ -24,9 +24,10 @@ from words import public_words
 
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
-from fedsynth.inspection.text import Speaker, first_word_shift, unknown_by_position, unlisted_words
+from fedsynth.inspection.text import Speaker, unknown_by_position
 from fedsynth.privacy import account
 from fedsynth.research.corpora import stack_exchange
+from fedsynth.research.word_shift import first_word_shift, unlisted_words
 from fedsynth.rng import Rng
 from training import clients_of, cost_of, noise_for, train
 

@@ -15,7 +15,8 @@ import measure
 import torch
 
 from fedsynth.data.schema import Schema
-from fedsynth.inspection.text import Speaker, unlisted_words
+from fedsynth.inspection.text import Speaker
+from fedsynth.research.word_shift import unlisted_words
 from fedsynth.rng import Rng
 from training import train
 

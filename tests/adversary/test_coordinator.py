@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Work, read
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
+from fedsynth.research.queue_channel import QueueChannel
 
 SCHEMA = {
     "version": 1,

@@ -4,7 +4,6 @@ import itertools
 
 from three_sites import part_of
 
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.masked import MaskedLink, masking
 from fedsynth.deploy.link.messages import Terms, read
 from fedsynth.deploy.link.remote import Patience, Remote
@@ -13,6 +12,7 @@ from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import RECIPES
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.primitives import Identity

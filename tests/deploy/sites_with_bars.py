@@ -13,7 +13,6 @@ from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.inspection.over_sites import Call
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.remote import Patience
 from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.site import Holding, Policy, Site
@@ -22,6 +21,7 @@ from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.selection import Selection
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import RECIPES
+from fedsynth.research.queue_channel import QueueChannel
 
 NAMES = ("ada", "bern", "cern")
 AMPLE = Budget(1e6, 1e-5, accountant="rdp")

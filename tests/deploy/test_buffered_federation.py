@@ -12,12 +12,12 @@ import tomli_w
 from fedsynth.cli.main import main
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.job import JobEnded
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Result, Work, read
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.transport import keys

@@ -11,7 +11,6 @@ from sites_with_bars import classifier
 from fedsynth.cli.main import main
 from fedsynth.deploy.inspection.coordinator import OverSites, Sent
 from fedsynth.deploy.inspection.server_job import call_of
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Accept, Invite, read, write
 from fedsynth.deploy.link.remote import TooFewSites
 from fedsynth.deploy.server_job import ServerJob
@@ -21,6 +20,7 @@ from fedsynth.inspection.onnx_graph import MOST_BYTES
 from fedsynth.inspection.plan import Plan
 from fedsynth.privacy.central import gaussian_event
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.research.queue_channel import QueueChannel
 
 pytest.importorskip("onnx", reason="ONNX files are made by onnx")
 WRONG = {"by": "example", "criterion": "misclassified"}

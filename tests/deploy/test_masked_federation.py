@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from fedsynth.data.schema import Schema
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.codec import fingerprint
 from fedsynth.deploy.link.messages import Refuse, Stage, read, write
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput, FedsynthError
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.synthesis.request import Request
 from fedsynth.transport.keys import create
 

@@ -23,7 +23,7 @@ from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.request import Request
 from fedsynth.transport import keys
-from fedsynth.transport.he_scheme import secret_words
+from he_secret import secret_words
 
 pytest_plugins = ["real_sites"]
 pytestmark = pytest.mark.recipe

@@ -7,7 +7,6 @@ import pytest
 import torch
 from three_sites import make_sites, queue_of, terms_for
 
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Refuse, Result, Work, read, write
 from fedsynth.deploy.link.order import check_messages, once_for_all
 from fedsynth.deploy.link.remote import Patience, Remote, Superseded, TooFewSites
@@ -16,6 +15,7 @@ from fedsynth.deploy.participation import compose
 from fedsynth.federation.loop import gather, learn_balance, run
 from fedsynth.federation.schedule import Everyone
 from fedsynth.privacy.signds import SignDS
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.rng import Rng
 
 VALUES = {"latent": 2, "hidden": (4,), "rounds": 6, "rate": 1.0, "noise_multiplier": 1.0, "batch_size": 4}

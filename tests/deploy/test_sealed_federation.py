@@ -13,7 +13,6 @@ from fedsynth.cli.main import main
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.job import JobEnded
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.codec import BadMessage
 from fedsynth.deploy.link.messages import Begin, Result, Work, read
 from fedsynth.deploy.link.sealed import SealingSite
@@ -23,11 +22,13 @@ from fedsynth.deploy.site.run import Refusal
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.loop import learn_balance, run
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.request import Request
 from fedsynth.transport import keys
-from fedsynth.transport.he_scheme import Keys, secret_words
+from fedsynth.transport.he_scheme import Keys
+from he_secret import secret_words
 
 NAMES = ("ada", "bern", "cern")
 SCHEMA = {

@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 from fedsynth.cli.main import main
 from fedsynth.data.schema import Schema
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Work, read
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.synthesis.request import Request
 from fedsynth.transport import keys
 from samples import IMAGE

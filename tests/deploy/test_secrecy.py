@@ -10,7 +10,6 @@ import torch
 from scipy.stats import norm
 from test_server_job import SCHEMA, SITES, site_file
 
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Settle, Work, read
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
@@ -20,6 +19,7 @@ from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 

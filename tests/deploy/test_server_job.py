@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 
 from fedsynth.cli.run import write_sample
 from fedsynth.deploy.job import JobEnded, Regroup
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.remote import TooFewSites
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import Incompatible
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.synthesis.released_files import checked_run, problems_of
 from fedsynth.synthesis.synthesizer import Synthesizer
 

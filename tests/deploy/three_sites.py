@@ -8,7 +8,6 @@ import numpy as np
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
-from fedsynth.deploy.link.channel import QueueChannel
 from fedsynth.deploy.link.messages import Terms
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
@@ -17,6 +16,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import RECIPES, recipe_named
+from fedsynth.research.queue_channel import QueueChannel
 from fedsynth.rng import Rng
 
 SHARES = {"ada": 3, "bern": 3, "cern": 4}  # clients of each site

@@ -8,13 +8,8 @@ from fedsynth.data.clients import text_clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import END, START, UNKNOWN
 from fedsynth.errors import BadInput
-from fedsynth.inspection.text import (
-    Speaker,
-    first_word_shift,
-    unknown_by_position,
-    unlisted_words,
-    words_by_ratio,
-)
+from fedsynth.inspection.text import Speaker, unknown_by_position, words_by_ratio
+from fedsynth.research.word_shift import first_word_shift, unlisted_words
 from fedsynth.rng import Rng
 from fedsynth.synthesis.synthesizer import Synthesizer
 

@@ -138,7 +138,3 @@ def test_the_largest_and_the_smallest_bound_can_be_used(bound):
 def test_a_bound_whose_grid_would_leave_the_floats_is_refused(bound):
     with pytest.raises(BadInput, match="between 2.-60 and 2.60"):
         Clip(bound)
-
-
-def test_another_bound_keeps_the_blocks():
-    assert Clip(1.0, ((2, 0.8), (1, 0.6))).with_bound(3.0) == Clip(3.0, ((2, 0.8), (1, 0.6)))

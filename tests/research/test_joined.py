@@ -5,9 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from fedsynth.assess.scores.score import across_runs, over_seeds
+from fedsynth.assess.scores.score import over_seeds
 from fedsynth.cli.main import app
 from fedsynth.errors import BadInput
+from fedsynth.research.across_runs import across_runs
 from fedsynth.research.joined import joined
 
 

@@ -15,7 +15,8 @@ from fedsynth.privacy.mechanism import Real
 from fedsynth.rng import Rng
 from fedsynth.transport import keys
 from fedsynth.transport.he import Homomorphic
-from fedsynth.transport.he_scheme import Keys, secret_words
+from fedsynth.transport.he_scheme import Keys
+from he_secret import secret_words
 
 DIM, CLIENTS = 3000, 2
 SERVER = Path(__file__).with_name("he_server_process.py")

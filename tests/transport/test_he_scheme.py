@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fedsynth.errors import BadInput
-from fedsynth.transport.he_scheme import Keys, Parameters, add, ciphertext, saved, secret_words
+from fedsynth.transport.he_scheme import Keys, Parameters, add, ciphertext, saved
+from he_secret import secret_words
 
 SMALL = Parameters("bfv", 4096, (54, 55), 41)
 PAPER = Parameters("ckks", 8192, (60, 40, 60), 40)

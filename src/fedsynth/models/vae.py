@@ -187,14 +187,6 @@ class ImageVAE:
     beta: float = 1.0
     deep: tuple[int, ...] = ()
 
-    @property
-    def normalized_beta(self) -> float:
-        """The weight of the prior as Higgins et al. (2016) compare it: for each latent number and pixel.
-
-        Pfitzner and Arnrich's 0.01 is to be read so: as the weight beside a sum over pixels it would leave no prior.
-        """
-        return self.beta * self.latent / (self.channels * self.side**2)
-
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """Two strided convolutions down, two transposed ones up; or as `deep` says."""

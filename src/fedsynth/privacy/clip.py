@@ -6,7 +6,7 @@ The noise of every mechanism reads its scale from the `Clip` that clipped, so th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -92,10 +92,6 @@ class Clip:
     def step(self) -> float:
         """The spacing of the grid for this bound: the power of two in (bound * 2^-21, bound * 2^-20]."""
         return math.ldexp(0.5, math.frexp(self.bound)[1] - GRID_BITS)
-
-    def with_bound(self, bound: float) -> Clip:
-        """The same blocks under another bound."""
-        return replace(self, bound=bound)
 
     def apply(self, x: Tensor) -> Tensor:
         """Clip each row of x [clients, dim]."""

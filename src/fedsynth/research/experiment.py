@@ -22,12 +22,13 @@ import torch
 from fedsynth.assess.scores.classifiers import KNOWN
 from fedsynth.assess.scores.fidelity import fidelity
 from fedsynth.assess.scores.image_utility import IMAGE_CLASSIFIERS
-from fedsynth.assess.scores.score import Score, across_runs
+from fedsynth.assess.scores.score import Score
 from fedsynth.assess.scores.utility import ALL_MEASURES, baseline, utility
 from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.across_runs import across_runs
 from fedsynth.research.baselines.registry import Baseline as System
 from fedsynth.research.baselines.registry import baseline_named
 from fedsynth.research.experiment_data import DATA

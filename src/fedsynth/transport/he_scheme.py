@@ -278,12 +278,6 @@ def _packed(parameters: Parameters, value: Any, dropped: int = 0) -> bytes:
     return compact(_saved(value), parameters.primes, parameters.degree, dropped)
 
 
-def secret_words(keys: Keys) -> bytes:
-    """The secret key as it lies in the memory of whoever uses it: for tests that search for it."""
-    values = keys._secret_key.data().dyn_array()
-    return np.array([values.at(place) for place in range(values.size())], dtype="<u8").tobytes()
-
-
 def _key(empty: Any, parameters: Parameters, data: bytes) -> Any:
     try:
         with _lent(data) as path:

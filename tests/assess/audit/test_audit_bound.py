@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedsynth.assess.attacks.audit_bound import (
-    bound_from_errors,
-    bound_from_one_run,
-    bound_from_scores,
-    upper_rate,
-)
+from fedsynth.assess.attacks.audit_bound import bound_from_one_run, upper_rate
 from fedsynth.errors import BadInput
+from fedsynth.research.error_bounds import bound_from_errors, bound_from_scores
 
 
 def test_upper_rate_covers_the_true_rate_as_often_as_stated():

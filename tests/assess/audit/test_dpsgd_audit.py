@@ -14,9 +14,9 @@ from dp_accounting import GaussianDpEvent
 from torch import nn
 from worst_case import CONFIDENCE, DELTA, claim
 
-from fedsynth.assess.attacks.audit_bound import bound_from_scores
 from fedsynth.data.clients import Padded
 from fedsynth.models.model import Objective, weighted_mean
+from fedsynth.research.error_bounds import bound_from_scores
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import SGD
 from fedsynth.training.plan import Phase, train

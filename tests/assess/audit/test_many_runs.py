@@ -18,12 +18,12 @@ from worst_case import (
     proven,
 )
 
-from fedsynth.privacy.adaptive import AdaptiveGaussian
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalGaussian
 from fedsynth.privacy.signds import SignDS
+from fedsynth.research.adaptive import AdaptiveGaussian
 from fedsynth.rng import Rng
 
 RUNS = 150_000

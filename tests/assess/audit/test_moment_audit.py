@@ -12,10 +12,10 @@ import torch
 from dp_accounting import ComposedDpEvent, GaussianDpEvent
 from worst_case import CONFIDENCE, DELTA, claim
 
-from fedsynth.assess.attacks.audit_bound import bound_from_scores
 from fedsynth.data.clients import Padded
 from fedsynth.data.schema import Schema
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.error_bounds import bound_from_scores
 from fedsynth.rng import Rng
 from samples import IMAGE
 

@@ -5,10 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from gaussian_ceiling import gaussian_ceiling
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from fedsynth.assess.attacks.ceiling import Ceiling, gaussian_ceiling
+from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.audit.canary import Seen
 from fedsynth.assess.audit.noise_family import NoiseFamily
 from fedsynth.assess.audit.one_run import Plan, excluded, one_run, planned

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedsynth.assess.attacks.audit_bound import bound_from_errors
 from fedsynth.data.cells import KINDS, read_cells
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
@@ -18,6 +17,7 @@ from fedsynth.federation.statistics import CellShares
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.research.error_bounds import bound_from_errors
 from fedsynth.rng import Rng
 from fedsynth.synthesis.paid_release import clients_with, noise_of
 from fedsynth.synthesis.paid_schema import _type_of, _with_places, pay_for_schema

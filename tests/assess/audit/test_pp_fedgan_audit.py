@@ -10,12 +10,12 @@ from test_dpsgd_audit import CLAIM, RUNS
 from torch import nn
 from worst_case import CONFIDENCE, DELTA, claim
 
-from fedsynth.assess.attacks.audit_bound import bound_from_scores
 from fedsynth.data.clients import Padded
 from fedsynth.data.schema import Schema
 from fedsynth.models.model import Objective, weighted_mean
 from fedsynth.privacy.clip import Clip
 from fedsynth.recipes.registry import recipe_named
+from fedsynth.research.error_bounds import bound_from_scores
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import SGD
 from fedsynth.training.plan import train

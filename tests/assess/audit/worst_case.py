@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from dp_accounting.pld import PLDAccountant
 
-from fedsynth.assess.attacks.audit_bound import bound_from_scores
 from fedsynth.privacy.banded import coefficients
+from fedsynth.research.error_bounds import bound_from_scores
 from fedsynth.rng import Rng
 
 CONFIDENCE = 1 - 1e-5  # how rarely a sound mechanism may fail the suite by chance

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from fedsynth.assess.scores.score import Score, across_runs, failure, load_scores, over_seeds, save_scores
+from fedsynth.assess.scores.score import Score, failure, load_scores, over_seeds, save_scores
 from fedsynth.errors import BadInput
+from fedsynth.research.across_runs import across_runs
 
 
 def test_scores_survive_the_file_with_the_keys_that_are_promised(tmp_path):

@@ -8,7 +8,6 @@ pairs, such as the whole privacy profile of the releases, allows the least of wh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -137,16 +136,3 @@ class Ceiling:
             meet = (heights[None, :] - heights[:, None]) / (slopes[:, None] - slopes[None, :])
         inside = meet[np.isfinite(meet) & (meet > 0) & (meet < 1)]
         return np.unique(np.concatenate([[0.0, 1.0], inside]))
-
-
-def gaussian_ceiling(noise_multiplier: float, rounds: int = 1) -> Ceiling:
-    """The ceiling of `rounds` unsampled Gaussian releases, from the closed form of their privacy profile."""
-    from scipy.stats import norm
-
-    if noise_multiplier <= 0 or rounds < 1:
-        raise BadInput(f"noise_multiplier={noise_multiplier}, rounds={rounds}: expected positive numbers")
-    shift = math.sqrt(rounds) / noise_multiplier
-    upper = norm.cdf(shift / 2 - _EPSILONS / shift)
-    lower = np.exp(_EPSILONS) * norm.cdf(-shift / 2 - _EPSILONS / shift)
-    deltas: Sequence[float] = np.clip(upper - lower, 0.0, 1.0).tolist()
-    return Ceiling(tuple(zip(_EPSILONS.tolist(), deltas, strict=True)))

@@ -11,16 +11,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import ks_2samp
 
 from fedsynth.assess.scores.score import Score, failure
 from fedsynth.assess.scores.tables import Tables
 from fedsynth.data.column import Column
-from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 
-NAMES = ("column shapes", "column pairs", "missing values")
 _BINS = 10  # of a number that is paired with a category, over the range of the real values
 
 
@@ -67,19 +64,6 @@ def contingency_similarity(
     first, second = _codes(real[0], synthetic[0]), _codes(real[1], synthetic[1])
     joined = first * (second.max() + 1) + second
     return _overlap(joined[: len(real[0])], joined[len(real[0]) :])
-
-
-def fidelity(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Schema) -> list[Score]:
-    """Column shapes, column pairs and shares of missing values: the mean of each, with its parts in `detail`.
-
-    A column or pair that cannot be scored is named with its reason under `failed` in the detail and left out of
-    the mean; a score with no part left fails.
-    """
-    try:
-        tables = Tables.of(real, synthetic, schema)
-    except BadInput as error:
-        return [failure(name, str(error)) for name in NAMES]
-    return [column_shapes(tables), column_pairs(tables), missing_values(tables)]
 
 
 def column_shapes(tables: Tables) -> Score:

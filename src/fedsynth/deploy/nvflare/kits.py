@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
-import ipaddress
 import json
 import re
 import shutil
@@ -356,20 +355,6 @@ def brought_up_to_date(kit: Kit) -> None:
     if kit.role != "coordinator":
         rights = {"format_version": "1.0", "permissions": {"lead": RIGHTS}}
         _write(kit.folder / "local" / "authorization.json", rights)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("fl.example.org")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _common_name(certificate: x509.Certificate) -> str:

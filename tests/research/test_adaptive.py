@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.adaptive import AdaptiveGaussian
 from fedsynth.privacy.clip import Clip
+from fedsynth.research.adaptive import AdaptiveGaussian
 from fedsynth.rng import Rng
 from noise_scale import fits
 

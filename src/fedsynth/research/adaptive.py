@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -73,13 +73,13 @@ class AdaptiveGaussian:
 
     def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
         """Clipped to the current clip and on the grid, with the bit in the last place."""
-        clip = self.clip.with_bound(float(state["clip"]))
+        clip = replace(self.clip, bound=float(state["clip"]))
         within = (row_norms(x) <= clip.bound).to(x.dtype) - 0.5
         return torch.cat([clip.apply_on_grid(x), within[:, None]], dim=1)
 
     def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
         """The noisy mean, and the clip moved toward the quantile."""
-        clip = self.clip.with_bound(float(state["clip"]))
+        clip = replace(self.clip, bound=float(state["clip"]))
         scale = self.update_multiplier * clip.bound
         update = noisy(total[:-1], scale, clip.step, rng.at("update")) / denominator
         bits = noisy(total[-1:], self.bit_scale, _BIT_STEP, rng.at("bits")) / denominator

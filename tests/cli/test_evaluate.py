@@ -8,12 +8,12 @@ from fedsynth import Synthesizer, clients_from
 from fedsynth.assess.attacks.table_attacks import Claim
 from fedsynth.assess.origin import Origin
 from fedsynth.cli.main import main
-from fedsynth.cli.run import write_released
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import write_table
 from fedsynth.privacy.statement import Statement
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import write_released
 from samples import TABLE, make_frame
 
 SCHEMA = Schema(

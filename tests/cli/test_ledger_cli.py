@@ -6,7 +6,7 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from typer.testing import CliRunner
 
-from fedsynth.cli.commands.ledger import app
+from fedsynth.cli.ledger import app
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger
 

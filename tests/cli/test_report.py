@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
-from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import write_released
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 

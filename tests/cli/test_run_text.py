@@ -98,3 +98,29 @@ def test_evaluate_scores_the_model_of_the_run_itself(posts, tmp_path, capsys):
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)["scores"]}
     own = scores["perplexity of unseen texts under the generator"]
     assert ended.value.code in (0, None) and 1 < own["value"] < 100 and own["detail"]["unigrams"] > 1
+
+
+def test_a_report_scores_the_model_of_the_run_itself(posts, tmp_path):
+    out = tmp_path / "RUN"
+    assert (
+        run(posts, "--epsilon", "8", "--delta", "1e-3", "--rounds", "1", "--rows", "50", "--out", str(out))
+        == 0
+    )
+    texts = pd.read_json(posts / "posts.jsonl", lines=True)
+    texts[:90].to_csv(tmp_path / "real.csv", index=False)
+    texts[90:].to_csv(tmp_path / "test.csv", index=False)
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                "report",
+                f"{out}",
+                "--real",
+                f"{tmp_path}/real.csv",
+                "--test",
+                f"{tmp_path}/test.csv",
+                "--quiet",
+            ]
+        )
+    scores = {score["name"]: score["value"] for score in json.loads((out / "scores.json").read_text())}
+    assert ended.value.code in (0, None)
+    assert 1 < scores["perplexity of unseen texts under the generator"] < 100

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from fedsynth.cli.main import main
-from fedsynth.cli.run import schema_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import NotPrivate
+from fedsynth.synthesis.inputs import schema_of
 from fedsynth.synthesis.request import Request
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from fedsynth.cli.run import read_clients
 from fedsynth.data.image import read_owners
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.synthesis.inputs import read_clients
 from fedsynth.synthesis.request import Request
 
 

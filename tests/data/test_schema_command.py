@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fedsynth.cli.commands.schema import app
+from fedsynth.cli.schema import app
 from fedsynth.data.image import write_images
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput

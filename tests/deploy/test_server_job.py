@@ -10,7 +10,7 @@ import torch
 from dp_accounting import GaussianDpEvent
 from safetensors.torch import load_file
 
-from fedsynth.cli.run import write_sample
+from fedsynth.cli.sample import write_sample
 from fedsynth.deploy.job import JobEnded, Regroup
 from fedsynth.deploy.link.remote import TooFewSites
 from fedsynth.deploy.server_job import ServerJob

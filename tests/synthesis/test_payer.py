@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent
 
-from fedsynth.cli.run import schema_of
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
@@ -15,6 +14,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Release
 from fedsynth.recipes.budget import Target
 from fedsynth.synthesis.folder import beside
+from fedsynth.synthesis.inputs import schema_of
 from fedsynth.synthesis.payer import Payer, check_payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer

@@ -2,63 +2,87 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
-from fedsynth.assess.audit.audit import Audit
-from fedsynth.assess.audit.audit_setup import Setup, write_audit
+from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
-from fedsynth.cli.flags import settings_in
-from fedsynth.cli.step_progress import StepProgress
-from fedsynth.data.schema import Schema
+from fedsynth.cli.flags import argument, option, settings_in
+from fedsynth.cli.output import show
 from fedsynth.errors import BadInput, nearest
-from fedsynth.privacy.statement import Statement
-from fedsynth.recipes.budget import Target
-from fedsynth.recipes.registry import RECIPES
-from fedsynth.rng import Rng
-from fedsynth.synthesis.folder import Folder
+
+if TYPE_CHECKING:
+    from fedsynth.assess.audit.audit import Audit
+    from fedsynth.privacy.statement import Statement
 
 
 def audit(
-    what: str,
-    unit: str | None,
-    trust: str | None,
-    epsilon: float,
-    delta: float,
-    rounds: int | None,
-    schema: Path | None,
-    set_: list[str] | None,
-    canaries: int,
-    runs: int,
-    confidence: float,
-    seed: int | None,
-    quiet: bool,
-    as_json: bool,
+    what: Annotated[str, argument("A finished run's folder, or a recipe.", "RUN|RECIPE")],
+    unit: Annotated[str | None, option("client or record; of a run, the one that is claimed.")] = None,
+    trust: Annotated[
+        str | None, option("central, local or distributed; of a run, the one that is claimed.")
+    ] = None,
+    epsilon: Annotated[float, option("For a recipe: the claim to calibrate to.")] = 8.0,
+    delta: Annotated[float, option("For a recipe: the claim's delta.")] = 1e-5,
+    rounds: Annotated[int | None, option("For a recipe: rounds of training.")] = None,
+    schema: Annotated[Path | None, option("For a recipe: schema of the made-up rows.")] = None,
+    set_: Annotated[
+        list[str] | None, option("For a recipe: an argument.", "--set", metavar="KEY=VALUE")
+    ] = None,
+    canaries: Annotated[int, option("Participants of the training that try to be found.", min=1)] = 5000,
+    runs: Annotated[int, option("Trainings; more of them raise the white-box bound.", min=1)] = 1,
+    confidence: Annotated[float, option("How sure each lower bound is.")] = 0.95,
+    seed: Annotated[int | None, option("Make it repeatable; real audits use fresh noise.")] = None,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """Attack a run's settings and print how much privacy is lost at least, beside what is claimed."""
+    """Attack a run's settings and print how much privacy is lost at least, beside what is claimed.
+
+    The recipe is trained once on made-up rows that fit the schema, never on real ones, with canaries that try to be
+    found in what is released. Two lower bounds are read from that training: white-box (the noise of two canaries is
+    taken as independent) and one-run (nothing is assumed). Exits with 1 if one is above the claim. For a run, the
+    result goes into its privacy.json.
+
+    Example: fedsynth audit RUN --json
+    """
+    import torch
+
+    from fedsynth.assess.audit.audit_setup import Setup, write_audit
+    from fedsynth.cli.progress import StepProgress
+    from fedsynth.data.schema import Schema
+    from fedsynth.recipes.budget import Target
+    from fedsynth.rng import Rng
+
     torch.set_num_threads(1)  # the steps of small models are too small to share
     folder = _run_folder(what)
     target = Target(epsilon, delta, rounds)
-    setup = _setup(what, folder, target, set_ or [], schema, unit, trust)
+    if folder:
+        setup = Setup.of_run(folder)
+        setup.check_claim(unit, trust)
+    else:
+        public = Schema.load(schema) if schema else None
+        setup = Setup.of_recipe(what, target, dict(settings_in(set_)), public, unit=unit, trust=trust)
     with StepProgress(quiet=quiet) as progress:
-        found = setup.run(
+        result = setup.run(
             canaries,
             runs,
             confidence,
             None if seed is None else Rng(seed),
             lambda done, total: progress("training with canaries", done, total),
         )
-    statement = write_audit(folder, found) if folder else None
-    typer.echo(json.dumps(found.to_dict()) if as_json else _told(found, statement))
-    if found.exceeds:
+    statement = write_audit(folder, result) if folder else None
+    show(as_json, result.to_dict(), _words(result, statement))
+    if result.exceeds:
         raise typer.Exit(Code.FAILED)
 
 
 def _run_folder(what: str) -> Path | None:
     """The run's folder; None if a recipe is named."""
+    from fedsynth.recipes.registry import RECIPES
+    from fedsynth.synthesis.folder import Folder
+
     folder = Path(what)
     if what in RECIPES and not Folder(folder).recipe.exists():
         return None
@@ -69,39 +93,21 @@ def _run_folder(what: str) -> Path | None:
     return folder
 
 
-def _setup(
-    what: str,
-    folder: Path | None,
-    target: Target,
-    settings: list[str],
-    schema: Path | None,
-    unit: str | None,
-    trust: str | None,
-) -> Setup:
-    if folder:
-        setup = Setup.of_run(folder)
-        setup.check_claim(unit, trust)
-        return setup
-    public = Schema.load(schema) if schema else None
-    return Setup.of_recipe(what, target, dict(settings_in(settings)), public, unit=unit, trust=trust)
-
-
-def _told(found: Audit, statement: Statement | None) -> str:
-    """The result in words."""
-    one = found.one_run.detail
+def _words(audit: Audit, statement: Statement | None) -> str:
+    one = audit.one_run.detail
     lines = [
-        f"Audit of {found.recipe}: {one['canaries']} canary {found.unit}s in one training.",
-        f"  claimed for the noisy releases:  at most  {found.claimed:.3f}  (epsilon at delta {found.delta:g})",
+        f"Audit of {audit.recipe}: {one['canaries']} canary {audit.unit}s in one training.",
+        f"  claimed for the noisy releases:  at most  {audit.claimed:.3f}  (epsilon at delta {audit.delta:g})",
     ]
     if statement is not None and statement.epsilon is not None:
         lines.append(f"  claimed for all releases:        at most  {statement.epsilon:.3f}")
-    for name, bound in (("white-box bound", found.white_box), ("one-run bound", found.one_run)):
+    for name, bound in (("white-box bound", audit.white_box), ("one-run bound", audit.one_run)):
         sure = f"{bound.confidence:.0%} confidence; {bound.method}"
         lines.append(f"  {name + ':':32} at least {bound.epsilon_lower:.3f}  ({sure})")
     lines.append(f"  of the one run's {one['guesses']} guesses {one['correct']} were right")
     verdict = (
         "MORE LEAKS THAN IS CLAIMED: do not release; the code or the accounting is wrong."
-        if found.exceeds
+        if audit.exceeds
         else "No contradiction with the claim. This does not prove the claim: only its derivation does."
     )
     return "\n".join([*lines, verdict])

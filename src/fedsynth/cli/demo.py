@@ -19,13 +19,13 @@ from fedsynth.assess.scores.score import Score, save_scores
 from fedsynth.assess.scores.utility import CLASSIFIERS, baseline, utility
 from fedsynth.cli.exit_codes import ending
 from fedsynth.cli.progress import TrainingProgress
-from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
 from fedsynth.data.rand_health import hold_out, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.released_files import write_released
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 
@@ -103,13 +103,13 @@ def _remove_earlier(out: Path) -> None:
 
 
 def _introduce(console: Console, train: pd.DataFrame, test: pd.DataFrame, schema: Schema) -> None:
-    persons, held = train[schema.client].nunique(), test[schema.client].nunique()
+    persons, kept_aside = train[schema.client].nunique(), test[schema.client].nunique()
     console.rule("[bold]fedsynth: one synthetic table out of many private ones")
     _say(
         console,
-        f"These are {persons + held:,} people of the RAND health insurance experiment, over up to five years. Every "
-        "person keeps their own rows, as a hospital or a phone would. Nobody collects them. "
-        f"{held:,} people are kept aside for the test at the end; with the other {persons:,} this happens now:",
+        f"These are {persons + kept_aside:,} people of the RAND health insurance experiment, over up to five years. "
+        "Every person keeps their own rows, as a hospital or a phone would. Nobody collects them. "
+        f"{kept_aside:,} people are kept aside for the test at the end; with the other {persons:,} this happens now:",
     )
     steps = Table(box=None, padding=(0, 1), show_header=False)
     for number, step in enumerate(_STEPS, start=1):
@@ -145,7 +145,7 @@ def _show_scores(console: Console, scores: list[Score], rows: int, schema: Schem
         f"Who sees a doctor this year (the column {schema.label})? Classifiers learn it from {rows:,} synthetic rows, "
         "or from the real rows, and are tested on the real people that were kept aside.\n",
     )
-    found = {score.name: score for score in scores}
+    by_name = {score.name: score for score in scores}
     table = Table(box=None, padding=(0, 2))
     table.add_column("\nclassifier", no_wrap=True)
     for heading in ("accuracy\nsynthetic", "\nreal", "AUC\nsynthetic", "\nreal"):
@@ -153,15 +153,15 @@ def _show_scores(console: Console, scores: list[Score], rows: int, schema: Schem
     for name in CLASSIFIERS:
         cells = []
         for measure in ("accuracy", "auc"):
-            score = found[f"{name}: {measure}"]
+            score = by_name[f"{name}: {measure}"]
             cells += [_number(score.value), _number(score.detail["train_on_real"])]
         table.add_row(name, *cells)
-    guess = _number(found["gradient boosting: accuracy"].detail["majority"])
+    guess = _number(by_name["gradient boosting: accuracy"].detail["majority"])
     table.add_row("always the same answer", guess, guess, "0.500", "0.500", style="dim")
     console.print(table)
     for reason in dict.fromkeys(score.failed for score in scores if score.failed):
         _say(console, f"\nFailed: {reason}.")
-    _say(console, _carried(found["gradient boosting: auc"]))
+    _say(console, _carried(by_name["gradient boosting: auc"]))
 
 
 def _carried(area: Score) -> str:

@@ -16,7 +16,7 @@ _SMALLER = "choose a smaller model or batch (fedsynth recipes NAME lists what --
 
 
 class Code(IntEnum):
-    """What a script learns of a command that ended."""
+    """How a command ended, for scripts."""
 
     DONE = 0
     FAILED = 1  # a check failed: more leaks than is claimed, a ledger was changed, rows do not fit
@@ -40,13 +40,13 @@ def ending(debug: bool = False) -> Iterator[None]:
         if _short_of_memory(error):
             what = str(error).splitlines()[0][:200] if str(error) else "no more"
             _end(Code.REFUSED, f"out of memory ({what}); {_SMALLER}", error, debug)
-        where = "above" if debug else _kept(error)
+        where = "above" if debug else _keep_trace(error)
         words = f"this is a bug in fedsynth, not in your input: {type(error).__name__}: {error}"
         _end(Code.BUG, f"{words}\nfedsynth: please report it with its trace: {where}", error, debug)
 
 
 def _short_of_memory(error: Exception) -> bool:
-    """Asked by name, because torch shall not be imported to tell."""
+    """Whether memory ran out; by the error's name, so that torch is not imported to tell."""
     named = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
     return named or "can't allocate memory" in str(error)
 
@@ -58,8 +58,8 @@ def _end(code: Code, words: str, error: Exception, debug: bool) -> NoReturn:
     sys.exit(code)
 
 
-def _kept(error: Exception) -> str:
-    """Where the trace is: only its owner may read it, because a message can hold values of rows."""
+def _keep_trace(error: Exception) -> str:
+    """Write the trace to a file that only its owner may read, as a message can hold values of rows; return where."""
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="fedsynth-bug-", suffix=".txt", delete=False, encoding="utf-8"

@@ -1,43 +1,62 @@
-"""The command `fedsynth experiment run`: measure one row of a table."""
+"""The commands `fedsynth experiment run` and `join`: measure one row of a table."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from fedsynth.assess.report.picture import write_grid
-from fedsynth.assess.scores.score import Score
-from fedsynth.cli.flags import settings_in
-from fedsynth.cli.progress import TrainingProgress
-from fedsynth.data.atomic import replacing
+from fedsynth.cli import flags
+from fedsynth.cli.flags import argument, group, option, settings_in
+from fedsynth.cli.output import show
 from fedsynth.errors import BadInput
-from fedsynth.federation.loop import Round
 
-try:
-    from fedsynth.research.experiment import Experiment, run_experiment
-    from fedsynth.research.joined import joined
-except ModuleNotFoundError as missing:
-    if not (missing.name or "").startswith("fedsynth.research"):
-        raise
-    raise BadInput(
-        "experiments are not part of the installed package; run them from a checkout of the project: make install"
-    ) from None
+if TYPE_CHECKING:
+    from fedsynth.cli.progress import TrainingProgress
+    from fedsynth.federation.loop import Round
+
+app = group("experiment", "Measure recipes on public data sets and write down what came out.")
 
 
+@contextmanager
+def _in_a_checkout() -> Iterator[None]:
+    """Turn the absence of what only researchers need into a sentence."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("fedsynth.research"):
+            raise
+        raise BadInput(
+            "experiments are not part of the installed package; run them from a checkout of the project: make install"
+        ) from None
+
+
+@app.command()
 def run(
-    file: Path,
-    out: Path | None,
-    set_: list[str] | None,
-    runs: int | None,
-    device: str | None,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
+    file: Annotated[Path, argument("TOML: data set, recipe, arguments, seeds.", "FILE")],
+    out: Annotated[Path | None, option("Folder for ROW.json (default: results beside FILE).")] = None,
+    set_: Annotated[
+        list[str] | None, option("Another recipe argument.", "--set", metavar="KEY=VALUE")
+    ] = None,
+    runs: Annotated[int | None, option("Do only the first so many runs.")] = None,
+    device: flags.Device = None,
+    force: Annotated[bool, option("Replace a result that exists.", "--force")] = False,
+    quiet: flags.Quiet = False,
+    as_json: Annotated[bool, option("Print the result as one JSON object.", "--json")] = False,
 ) -> None:
-    """Run a recipe on a public data set several times, score it, and write results/ROW.json."""
+    """Run a recipe on a public data set several times, score it, and write results/ROW.json.
+
+    Example: fedsynth experiment run experiments/adult/dpd_fvae.toml --out experiments/adult/results
+    """
+    with _in_a_checkout():
+        from fedsynth.research.experiment import Experiment, run_experiment
+    from fedsynth.assess.report.picture import write_grid
+    from fedsynth.assess.scores.score import Score
+    from fedsynth.cli.progress import TrainingProgress
+
     target = (out or file.parent / "results") / f"{file.stem}.json"
     if target.exists() and not force:
         raise BadInput(f"{target}: exists already; replace it with --force, or choose another --out")
@@ -51,26 +70,33 @@ def run(
     target.parent.mkdir(parents=True, exist_ok=True)
     if "shown" in result:
         write_grid(result.pop("shown"), target.with_suffix(".png"))
+    _write(result, target)
+    lines = [str(Score.from_dict(entry)) for entry in result["scores"]]
+    show(as_json, result, "\n".join([*lines, f"Wrote {target}."]))
+
+
+@app.command()
+def join(
+    files: Annotated[list[Path], argument("Results of one row.", "FILES...")],
+    out: Annotated[Path, option("Where to write the joined result.")],
+    as_json: flags.AsJson = False,
+) -> None:
+    """Put together a row that was measured in pieces.
+
+    Example: fedsynth experiment join a/row.json b/row.json --out results/row.json
+    """
+    with _in_a_checkout():
+        from fedsynth.research.joined import joined
+    result = joined([_read(file) for file in files])
+    _write(result, out)
+    show(as_json, result, f"Wrote {out}: {result['runs']} trainings.")
+
+
+def _write(result: dict[str, Any], target: Path) -> None:
+    from fedsynth.data.atomic import replacing
+
     with replacing(target) as temporary:
         temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    for entry in result["scores"]:
-        typer.echo(str(Score.from_dict(entry)))
-    typer.echo(f"Wrote {target}.")
-
-
-def join(
-    files: list[Path],
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Put together a row that was measured in pieces."""
-    result = joined([_read(file) for file in files])
-    with replacing(out) as temporary:
-        temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    typer.echo(json.dumps(result) if as_json else f"Wrote {out}: {result['runs']} trainings.")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -88,5 +114,5 @@ class _Runs:
 
     def __call__(self, done: Round, epsilon: float | None, rounds: int) -> None:
         """Show a finished round of this run."""
-        shifted = Round(**{**vars(done), "version": self._number * rounds + done.version})
+        shifted = replace(done, version=self._number * rounds + done.version)
         self._progress(shifted, epsilon, self._runs * rounds)

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedsynth.cli.federation import federation_installed, say
-from fedsynth.cli.progress import TrainingProgress
-from fedsynth.data.schema import Schema
-from fedsynth.privacy.chain import head_path
-from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.payer import ledger_of
-from fedsynth.synthesis.request import Request
+import typer
+
+from fedsynth.errors import BadInput
+
+if TYPE_CHECKING:
+    from fedsynth.data.schema import Schema
+    from fedsynth.synthesis.request import Request
 
 FIRST_S = 60.0  # for a server that is starting; what is already running is waited for longer
+
+
+@contextmanager
+def federation_installed() -> Iterator[None]:
+    """Turn a missing library into a sentence; it is imported only where it is used, because that takes a second."""
+    try:
+        yield
+    except ImportError as error:
+        raise BadInput(
+            f"a federation needs NVIDIA FLARE ({error}); install it with: pip install 'fedsynth[federation]'"
+        ) from error
+
+
+def say(text: str) -> None:
+    """Print a line of a service's log."""
+    typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
 def is_federated(out: Path) -> bool:
@@ -32,8 +52,10 @@ def start(
     """Begin a run over the sites of a federation."""
     with federation_installed():
         from fedsynth.deploy.coordinator import Assignment, Patience
+        from fedsynth.deploy.job import earlier_lines
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.node import wait_for_server
+        from fedsynth.synthesis.folder import Folder
     kit = Kit.load(federation, "coordinator")
     Folder(out).refuse_existing()
     patience = Patience(round_s=round_timeout_s)
@@ -48,8 +70,11 @@ def start(
 def resume(out: Path, federation: Path | None, quiet: bool) -> None:
     """Bring a run to its end, wherever it was left."""
     with federation_installed():
+        from fedsynth.cli.progress import TrainingProgress
         from fedsynth.deploy.coordinator import Assignment, Coordinator
         from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.synthesis.folder import Folder
+        from fedsynth.synthesis.request import Request
     if not Folder(out).finished:
         assignment = Assignment.load(out)
         kit = Kit.load(federation or assignment.federation, "coordinator")
@@ -61,12 +86,3 @@ def resume(out: Path, federation: Path | None, quiet: bool) -> None:
             except KeyboardInterrupt:
                 coordinator.cancel()
                 raise
-
-
-def earlier_lines(request: Request, schema: Schema) -> dict[str, str]:
-    """The ledger beside a schema whose columns were paid for: the server adds it to the run's."""
-    found = ledger_of(schema, request.schema)
-    if found is None or found.path is None:
-        return {}
-    path = found.path
-    return {"lines": path.read_text(), "head": head_path(path).read_text()}

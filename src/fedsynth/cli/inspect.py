@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsynth.assess.report.inspection import LABELS, NAME, write_inspection
-from fedsynth.assess.report.labelling import write_labelling
+from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
-from fedsynth.cli.federated import FIRST_S, earlier_lines
-from fedsynth.cli.federation import federation_installed
-from fedsynth.cli.run import read_clients, schema_of
+from fedsynth.cli.flags import option
+from fedsynth.cli.output import files_in, show
 from fedsynth.errors import BadInput, Incompatible
-from fedsynth.inspection.agenda import Tell
-from fedsynth.inspection.config import inspection_of, model_keys, read_request
-from fedsynth.inspection.findings import Findings
-from fedsynth.inspection.inspection import inspect
-from fedsynth.inspection.primary import read_model
-from fedsynth.inspection.request import Inspection
-from fedsynth.inspection.verdict import Finding
+
+if TYPE_CHECKING:
+    from fedsynth.inspection.agenda import Tell
+    from fedsynth.inspection.findings import Findings
+    from fedsynth.inspection.request import Inspection
+    from fedsynth.inspection.verdict import Finding
 
 
-def inspect_data(
-    config: Path,
-    out: Path,
-    against: Path | None,
-    federation: Path | None,
-    minimum_sites: int,
-    round_timeout: float,
-    quiet: bool,
-    as_json: bool,
+def inspect(
+    config: Annotated[Path, option("Data, model, selections, training, test.", metavar="FILE.toml")],
+    out: Annotated[Path, option("A new folder for the page, the models and the ledger.", metavar="DIR")],
+    against: Annotated[
+        Path | None,
+        option("An earlier inspection: its cost counts, and what changed is shown.", metavar="EARLIER"),
+    ] = None,
+    federation: Annotated[
+        Path | None,
+        option(
+            "Over real sites: what `fedsynth federation create` made. Sites judge their own rows; each must "
+            "allow it with inspect = true under [policy] of its site.toml.",
+            metavar="KITS",
+        ),
+    ] = None,
+    minimum_sites: flags.MinimumSites = 2,
+    round_timeout: flags.RoundTimeout = 600.0,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """Train generative models on rows that meet a criterion, and show what they look like and how they differ."""
+    """Train generative models on rows that meet a criterion, and show what they look like and how they differ.
+
+    Over sites, the file's [data] names the schema alone (each site's site.toml has the rows), and [model] an ONNX file,
+    which goes to the sites and runs there only, or an entry point that they have installed and allow.
+
+    Example: fedsynth inspect --config pixels.toml --out INSPECTION
+
+    Example: fedsynth inspect --federation kits --config pixels.toml --out INSPECTION
+    """
+    from fedsynth.assess.report.inspection import LABELS, NAME, write_inspection
+    from fedsynth.assess.report.labelling import write_labelling
+    from fedsynth.inspection import inspection as simulated
+    from fedsynth.inspection.config import inspection_of, model_keys, read_request
+    from fedsynth.synthesis.inputs import read_clients, schema_of
+
     request, keys = read_request(config)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out}: exists already; choose another --out")
     schema = schema_of(request)
-    asked = inspection_of(config, keys, request, schema, here=federation is None)
+    inspection = inspection_of(config, keys, request, schema, here=federation is None)
     tell: Tell = (lambda words: None) if quiet else (lambda words: typer.echo(f"{words} ...", err=True))
     try:
         if federation is None:
-            findings = inspect(asked, read_clients(request, schema), out=out, against=against, tell=tell)
+            raw = read_clients(request, schema)
+            findings = simulated.inspect(inspection, raw, out=out, against=against, tell=tell)
+        elif against is not None:
+            raise Incompatible(
+                "--against: over sites every site's own ledger adds its inspections up, but the coordinator does not "
+                "go on from an earlier ledger yet; leave it out and hold the two pages side by side"
+            )
         else:
-            _refuse_against(against)
-            sent = model_keys(config, keys)
-            findings = _over_sites(federation, asked, sent, out, minimum_sites, round_timeout, tell)
+            model = model_keys(config, keys)
+            findings = _over_sites(federation, inspection, model, out, minimum_sites, round_timeout, tell)
     except KeyboardInterrupt:
         where = (
             f"in {out}/ledger.jsonl" if federation is None else "in the ledgers of the server and the sites"
@@ -56,43 +82,33 @@ def inspect_data(
     write_inspection(findings, out / NAME)
     if not findings.schema.classes and findings.asked.classes:
         write_labelling(findings, out / LABELS)
-    if as_json:
-        typer.echo(
-            json.dumps({"out": str(out), **findings.to_dict(), "privacy": findings.statement.to_dict()})
-        )
-        return
-    typer.echo("\n".join(_lines(findings)))
-    typer.echo(
-        f"\n{findings.statement}\n\nWritten to {out}: " + ", ".join(sorted(p.name for p in out.iterdir()))
-    )
-
-
-def _refuse_against(against: Path | None) -> None:
-    if against is not None:
-        raise Incompatible(
-            "--against: over sites every site's own ledger adds its inspections up, but the coordinator does not go on "
-            "from an earlier ledger yet; leave it out and hold the two pages side by side"
-        )
+    statement = findings.statement
+    result = {"out": str(out), **findings.to_dict(), "privacy": statement.to_dict()}
+    show(as_json, result, "\n".join([*_lines(findings), f"\n{statement}\n\n{files_in(out)}"]))
 
 
 def _over_sites(
     federation: Path,
-    asked: Inspection,
+    inspection: Inspection,
     model: dict[str, str],
     out: Path,
     minimum_sites: int,
     round_s: float,
     tell: Tell,
 ) -> Findings:
-    """The same where the data are."""
+    """Run the inspection where the data are."""
+    from fedsynth.cli.federated import FIRST_S, federation_installed
+    from fedsynth.inspection.primary import read_model
+
     with federation_installed():
         from fedsynth.deploy.inspection.coordinator import OverSites, Sent
+        from fedsynth.deploy.job import earlier_lines
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.node import wait_for_server
     kit = Kit.load(federation, "coordinator")
     sent = Sent(read_model(Path(model["onnx"])) if "onnx" in model else b"", model.get("entry_point", ""))
-    earlier = earlier_lines(asked.request, asked.schema)
-    over = OverSites(kit, asked, sent, minimum_sites, round_s, earlier)
+    earlier = earlier_lines(inspection.request, inspection.schema)
+    over = OverSites(kit, inspection, sent, minimum_sites, round_s, earlier)
     wait_for_server(kit, FIRST_S)
     out.mkdir(parents=True, exist_ok=True)
     return over.inspect(out, tell)
@@ -107,13 +123,13 @@ def _lines(findings: Findings) -> list[str]:
     ]
     if len(findings.models) == 2:
         lines.append(f"do they differ: {answers[findings.fires]}")
-        lines += [f"  {_told(finding)}" for finding in findings.contrast]
+        lines += [f"  {_line(finding)}" for finding in findings.contrast]
     if findings.changed is not None:
         lines.append(f"did anything change: {answers[findings.changed]}")
     return lines
 
 
-def _told(finding: Finding) -> str:
+def _line(finding: Finding) -> str:
     if finding.threshold is None:
         return f"{finding.name}: {finding.value:.4g}"
     mark = " <- more than noise" if finding.fires else ""

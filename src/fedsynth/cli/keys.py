@@ -2,62 +2,105 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
-from fedsynth.deploy.sealed_release import opened
+from fedsynth.cli.flags import argument, group, names_in, option
+from fedsynth.cli.output import show as show_result
 from fedsynth.errors import BadInput
-from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.released_files import renewing
-from fedsynth.transport import keys
+
+if TYPE_CHECKING:
+    from fedsynth.transport.keys import Record
+
+app = group("keys", "Make the keys of a federation, away from its server.")
+KeyFolder = Annotated[Path, argument("A folder made by `fedsynth keys create`.", "DIR")]
 
 
+@app.command()
 def create(
-    out: Path,
-    sites: str,
-    clients: int | None,
-    holder: str | None,
-    scheme: str,
-    ring_bits: int,
-    as_json: bool,
+    out: Annotated[Path, option("A new folder, on a machine that the server cannot read.")],
+    sites: Annotated[
+        str, option("Names of the sites: each gets a folder and an identity.", metavar="A,B,C")
+    ] = "",
+    clients: Annotated[
+        int | None, option("The most clients in one sum (default: the number of sites).")
+    ] = None,
+    holder: Annotated[
+        str | None, option("Only this site can open sums, for --transport he-open (default: all can, he).")
+    ] = None,
+    scheme: Annotated[str, option("bfv (exact, short) or ckks (as in PP-FedGAN).")] = "bfv",
+    ring_bits: Annotated[
+        int, option("For noise shared out over the sites: bits of its ring (0: none).", min=0)
+    ] = 0,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """Make encryption keys and identities: one folder a party, with a README that says which goes where."""
-    named = [name.strip() for name in sites.split(",") if name.strip()]
-    made = keys.create(out, clients=clients, sites=named, holder=holder, scheme=scheme, ring_bits=ring_bits)
-    _print(out, made, as_json)
+    """Make encryption keys and identities: one folder a party, with a README that says which goes where.
+
+    Example: fedsynth keys create --sites berlin,lyon,turin --out KEYS
+    """
+    from fedsynth.transport import keys
+
+    names = names_in(sites)
+    record = keys.create(out, clients=clients, sites=names, holder=holder, scheme=scheme, ring_bits=ring_bits)
+    show_result(as_json, record.to_json(), _words(out, record))
 
 
+@app.command()
 def renew(
-    folder: Path,
-    identity: list[str] | None,
-    as_json: bool,
+    folder: KeyFolder,
+    identity: Annotated[
+        list[str] | None, option("Also give this site a new identity; may be repeated.")
+    ] = None,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """Replace the encryption keys; the old secrets stay beside the new ones until you delete them."""
-    _print(folder, keys.renew(folder, identity or []), as_json)
+    """Replace the encryption keys; the old secrets stay beside the new ones until you delete them.
+
+    Example: fedsynth keys renew KEYS --identity lyon
+    """
+    from fedsynth.transport import keys
+
+    record = keys.renew(folder, identity or [])
+    show_result(as_json, record.to_json(), _words(folder, record))
 
 
-def show(folder: Path, as_json: bool) -> None:
-    """Show fingerprints and who can open, and check that no secret lies open. Exits with 1 if one does."""
-    made, found = keys.Record.load(folder), keys.problems(folder)
-    if as_json:
-        typer.echo(json.dumps({**made.to_json(), "problems": found}))
-    else:
-        _print(folder, made, as_json=False)
-        typer.echo("\n".join(f"Problem: {problem}." for problem in found) or "No secret lies open.")
-    if found:
+@app.command()
+def show(folder: KeyFolder, as_json: flags.AsJson = False) -> None:
+    """Show fingerprints and who can open, and check that no secret lies open. Exits with 1 if one does.
+
+    Example: fedsynth keys show KEYS
+    """
+    from fedsynth.transport import keys
+
+    record, problems = keys.Record.load(folder), keys.problems(folder)
+    verdict = "\n".join(f"Problem: {problem}." for problem in problems) or "No secret lies open."
+    result = {**record.to_json(), "problems": problems}
+    show_result(as_json, result, f"{_words(folder, record)}\n{verdict}")
+    if problems:
         raise typer.Exit(Code.FAILED)
 
 
+@app.command("open")
 def open_run(
-    run: Path,
-    key: Path,
-    out: Path | None,
-    as_json: bool,
+    run: Annotated[Path, argument("A finished run over the transport he.", "RUN")],
+    key: Annotated[Path, option("A key-holder's he.secret.")],
+    out: Annotated[
+        Path | None, option("Where the generator goes (default: into RUN, for fedsynth sample).")
+    ] = None,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """Open the generator that a run over sealed sums left sealed, with a secret key that its server never had."""
+    """Open the generator that a run over sealed sums left sealed, with a secret key that its server never had.
+
+    Example: fedsynth keys open RUN --key KEYS/berlin/he.secret
+    """
+    from fedsynth.deploy.sealed_release import opened
+    from fedsynth.synthesis.folder import Folder
+    from fedsynth.synthesis.released_files import renewing
+    from fedsynth.transport import keys
+
     place = Folder(run)
     target = out or place.generator
     if target.exists():
@@ -68,23 +111,20 @@ def open_run(
             generator.save(path)
     else:
         generator.save(target)
-    told = f"Wrote {target}; draw rows with fedsynth sample {run} --rows 1000 --out rows.parquet"
-    typer.echo(json.dumps({"out": str(target)}) if as_json else told)
+    words = f"Wrote {target}; draw rows with fedsynth sample {run} --rows 1000 --out rows.parquet"
+    show_result(as_json, {"out": str(target)}, words)
 
 
-def _print(folder: Path, made: keys.Record, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(made.to_json()))
-        return
-    chosen = made.parameters
+def _words(folder: Path, record: Record) -> str:
+    chosen = record.parameters
     size = f"{chosen.scheme.upper()}, degree {chosen.degree}, modulus {list(chosen.modulus_bits)}"
-    typer.echo(
-        f"{folder}: keys number {made.serial} of {made.created}, {size}, sums of up to {made.clients} clients"
-    )
-    typer.echo(f"Fingerprint {_grouped(made.fingerprint)}")
-    typer.echo(f"Can open: {', '.join(made.openers)}. Cannot: server. See {folder / 'README.txt'}.")
-    for name, public in made.sites.items():
-        typer.echo(f"Identity of {name}: {_grouped(public[:32])}")
+    lines = [
+        f"{folder}: keys number {record.serial} of {record.created}, {size}, sums of up to {record.clients} clients",
+        f"Fingerprint {_grouped(record.fingerprint)}",
+        f"Can open: {', '.join(record.openers)}. Cannot: server. See {folder / 'README.txt'}.",
+        *(f"Identity of {name}: {_grouped(public[:32])}" for name, public in record.sites.items()),
+    ]
+    return "\n".join(lines)
 
 
 def _grouped(text: str) -> str:

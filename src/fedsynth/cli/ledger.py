@@ -2,69 +2,84 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
+from fedsynth.cli.flags import argument, group, option
+from fedsynth.cli.output import show as show_result
 from fedsynth.errors import BadInput, nearest
-from fedsynth.privacy.ledger import Ledger, Line, plain
-from fedsynth.privacy.wording import event_words
-from fedsynth.synthesis.released_files import problems_of
+
+if TYPE_CHECKING:
+    from fedsynth.privacy.ledger import Ledger, Line
 
 NAME = "ledger.jsonl"
 UNITS = ("client", "record")
+app = group("ledger", "Look at what was released, and check that nobody changed the record of it.")
+Where = Annotated[Path, argument("A run's folder, or the ledger.jsonl itself.", "DIR")]
 
 
+@app.command()
 def show(
-    folder: Path,
-    delta: float | None,
-    adjacency: str,
-    unit: str | None,
-    as_json: bool,
+    folder: Where,
+    delta: Annotated[float | None, option("Also print what it all costs at this delta.")] = None,
+    adjacency: Annotated[str, option("add-remove, replace-one or zero-out.")] = "add-remove",
+    unit: Annotated[str | None, option("client or record, where the ledger holds both.")] = None,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """List every release, and what they cost together."""
+    """List every release, and what they cost together.
+
+    Example: fedsynth ledger show RUN --delta 1e-5
+    """
+    from fedsynth.privacy.ledger import plain
+
     if unit not in (None, *UNITS):
         raise BadInput(f"--unit {unit}: {nearest(str(unit), UNITS)}")
     ledger = _ledger(folder)
     lines = ledger.lines()
     epsilon = None if delta is None else ledger.epsilon(delta, adjacency=adjacency, unit=unit)
     finite = None if epsilon is None or math.isinf(epsilon) else epsilon
-    if as_json:
-        typer.echo(json.dumps({"lines": [plain(line) for line in lines], "epsilon": finite, "delta": delta}))
-        return
-    for line in lines:
-        typer.echo(_described(line))
+    words = [_described(line) for line in lines]
     if epsilon is not None:
         cost = "unbounded" if finite is None else f"{finite:.4g}"
-        typer.echo(
+        words.append(
             f"Together: epsilon {cost} at delta {delta:g} ({adjacency}), over all runs on this ledger."
         )
+    result = {"lines": [plain(line) for line in lines], "epsilon": finite, "delta": delta}
+    show_result(as_json, result, "\n".join(words))
 
 
-def verify(folder: Path, as_json: bool) -> None:
-    """Check the chain of hashes, and a run's files and statement against it. Exits with 1 if anything was changed."""
+@app.command()
+def verify(folder: Where, as_json: flags.AsJson = False) -> None:
+    """Check the chain of hashes, and a run's files and statement against it. Exits with 1 if anything was changed.
+
+    Example: fedsynth ledger verify RUN
+    """
+    from fedsynth.synthesis.released_files import problems_of
+
     ledger = _ledger(folder)
     run = folder if folder.is_dir() else folder.parent if folder.name == NAME else None
     problems = ledger.verify() or ([] if run is None else problems_of(run))
-    if as_json:
-        typer.echo(json.dumps({"intact": not problems, "problems": problems}))
-    elif problems:
-        typer.echo("\n".join(f"Broken: {problem}." for problem in problems))
-    else:
-        typer.echo(f"Intact: {len(ledger.lines())} lines, last hash {ledger.head[:16]}{_named(ledger)}.")
+    result = {"intact": not problems, "problems": problems}
+    broken = "\n".join(f"Broken: {problem}." for problem in problems)
+    show_result(as_json, result, broken or _intact(ledger))
     if problems:
         raise typer.Exit(Code.FAILED)
 
 
-def _named(ledger: Ledger) -> str:
+def _intact(ledger: Ledger) -> str:
     files = ledger.files()
-    return "" if files is None else f", {len(files)} files as it names them"
+    named = "" if files is None else f", {len(files)} files as it names them"
+    return f"Intact: {len(ledger.lines())} lines, last hash {ledger.head[:16]}{named}."
 
 
 def _ledger(folder: Path) -> Ledger:
+    from fedsynth.privacy.ledger import Ledger
+
     path = folder / NAME if folder.is_dir() else folder
     if not path.is_file():
         raise BadInput(f"{path}: there is no ledger; give the folder of a run, or the file {NAME}")
@@ -72,6 +87,8 @@ def _ledger(folder: Path) -> Ledger:
 
 
 def _described(line: Line) -> str:
+    from fedsynth.privacy.wording import event_words
+
     if line.files is not None:
         return f"{line.index:5d}  {line.time[:19]}  {line.what}: {', '.join(sorted(line.files))}"
     times = "" if line.count == 1 else f" x {line.count}"

@@ -1,31 +1,48 @@
-"""`fedsynth`: every command, and how it ends."""
+"""`fedsynth`: every command, each declared in the file of its name."""
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from fedsynth.cli.commands import (
-    cost,
-    experiment,
-    federation,
-    inspect,
-    judging,
-    keys,
-    ledger,
-    making,
-    schema,
-    site,
-)
-from fedsynth.cli.exit_codes import ending
+from fedsynth.cli import experiment, federation, keys, ledger, schema, site
+from fedsynth.cli.account import account
+from fedsynth.cli.audit import audit
+from fedsynth.cli.compare import compare
+from fedsynth.cli.evaluate import evaluate
+from fedsynth.cli.exit_codes import Code, ending
+from fedsynth.cli.flags import option
+from fedsynth.cli.inspect import inspect
+from fedsynth.cli.plan import plan
+from fedsynth.cli.recipes import recipes
+from fedsynth.cli.report import report
+from fedsynth.cli.run import run
+from fedsynth.cli.sample import sample
+from fedsynth.cli.tune import tune
+from fedsynth.cli.view import view
 
 _CODES = (
     "Exit codes: 0 done; 1 a check failed; 2 bad input or refused; 3 interrupted, and can be resumed; "
     "70 a bug in fedsynth."
 )
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; leave quietly if nobody reads its output any more."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # python's last flush must not fail over it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(Code.UNREAD) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,8 +51,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
         typer.echo(f"fedsynth {version('fedsynth')}")
@@ -45,25 +62,29 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _everywhere(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+        bool, option("Show the version and exit.", "--version", callback=_print_version, is_eager=True)
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Before a command: show where in the code an error arose.")
+        bool, option("Before a command: show where in the code an error arose.", "--debug")
     ] = False,
 ) -> None:
     """Make one synthetic data set together, with a privacy statement that is true."""
 
 
-for part in (making, cost, judging, inspect, schema, federation, site, keys, ledger, experiment):
-    app.add_typer(part.app)
+_words = typer.Typer()
+for command in (
+    run, sample, recipes, tune, account, plan, audit, evaluate, report, compare, view, inspect,
+):  # fmt: skip
+    _words.command()(command)
+for words in (_words, schema.app, federation.app, site.app, keys.app, ledger.app, experiment.app):
+    app.add_typer(words)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; `cli/exit_codes.py` has the exit codes."""
-    given = sys.argv[1:] if arguments is None else arguments
-    with ending(debug=given[:1] == ["--debug"]):
-        app(args=given)
+    words = sys.argv[1:] if arguments is None else arguments
+    with ending(debug=words[:1] == ["--debug"]):
+        app(args=words)
 
 
 if __name__ == "__main__":

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Annotated, Any
 
-import typer
-
-from fedsynth.recipes.registry import RECIPES, recipe_named
+from fedsynth.cli import flags
+from fedsynth.cli.flags import argument
+from fedsynth.cli.output import show
 
 
 def recipes(
-    name: str | None,
-    as_json: bool,
+    name: Annotated[str | None, argument("Show this recipe's arguments.")] = None,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """List the recipes, or what one of them can be told with --set."""
-    if name is None:
-        found = {
-            r.name: {
-                "unit": r.unit,
-                "offers": r.offers if r.promises else (),
-                "what": _first_line(r.compose.__doc__),
-            }
-            for r in RECIPES.values()
-        }
-        width = max(map(len, found))
-        lines = [
-            f"{r.name:{width}}  protects {f'a {r.unit}' if r.promises else 'nobody':8}  {found[r.name]['what']}"
-            for r in RECIPES.values()
-        ]
-        typer.echo(json.dumps(found) if as_json else "\n".join(lines))
+    """List the recipes, or what one of them can be told with --set.
+
+    Example: fedsynth recipes dpd_fvae
+    """
+    from fedsynth.recipes.registry import RECIPES, recipe_named
+
+    if name is not None:
+        recipe = recipe_named(name)
+        settings = recipe.arguments().values()
+        lines = [f"  --set {one.name + '=' + _shown(one.default):32} {one.help}" for one in settings]
+        values = {one.name: {"default": one.default, "help": one.help} for one in settings}
+        show(as_json, values, "\n".join([f"{_first_line(recipe.compose.__doc__)}\n", *lines]))
         return
-    recipe = recipe_named(name)
-    arguments = recipe.arguments().values()
-    if as_json:
-        typer.echo(json.dumps({a.name: {"default": a.default, "help": a.help} for a in arguments}))
-        return
-    typer.echo(f"{_first_line(recipe.compose.__doc__)}\n")
-    for argument in arguments:
-        typer.echo(f"  --set {argument.name + '=' + _shown(argument.default):32} {argument.help}")
+    width = max(map(len, RECIPES))
+    described, lines = {}, []
+    for one in RECIPES.values():
+        what = _first_line(one.compose.__doc__)
+        described[one.name] = {"unit": one.unit, "offers": one.offers if one.promises else (), "what": what}
+        whom = f"a {one.unit}" if one.promises else "nobody"
+        lines.append(f"{one.name:{width}}  protects {whom:8}  {what}")
+    show(as_json, described, "\n".join(lines))
 
 
 def _first_line(text: str | None) -> str:

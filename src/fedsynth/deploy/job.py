@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedsynth.data.lock import alone
+from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.channel import Channel
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.payer import ledger_of
+from fedsynth.synthesis.request import Request
 
 _LOCK_PATIENCE_S = 60.0  # a job that was killed needs a moment to end
 
@@ -58,6 +61,14 @@ def one_job(folder: Path) -> AbstractContextManager[None]:
     """One job at a time works on a run."""
     sentence = f"{folder.name}: another job works on this run; wait for it"
     return alone(folder.with_suffix(".lock"), sentence, _LOCK_PATIENCE_S)
+
+
+def earlier_lines(request: Request, schema: Schema) -> dict[str, str]:
+    """Read the ledger beside a schema whose columns were paid for: the server adds it to the run's."""
+    ledger = ledger_of(schema, request.schema)
+    if ledger is None or ledger.path is None:
+        return {}
+    return {"lines": ledger.path.read_text(), "head": head_path(ledger.path).read_text()}
 
 
 def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:

@@ -13,15 +13,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from fedsynth.data.atomic import replacing, sync
+from fedsynth.data.image import write_images
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import write_table
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, disagreement, statement, worded
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.generator import Generator
+from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.release import terms_of_claim
 from fedsynth.synthesis.request import Request
 
@@ -182,6 +187,21 @@ def renewing(place: Folder, name: str) -> Iterator[Path]:
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def write_released(drawn: pd.DataFrame | Images, place: Folder, path: Path) -> None:
+    """Write synthetic data into a run, so that its ledger names them."""
+    with renewing(place, path.name) as temporary:
+        write_drawn(drawn, temporary)
+
+
+def write_drawn(drawn: pd.DataFrame | Images, path: Path) -> None:
+    """Write sampled rows or images by the path's ending."""
+    if isinstance(drawn, pd.DataFrame):
+        write_table(drawn, path)
+    else:
+        images, labels = drawn
+        write_images(images, path, None if labels is None else np.asarray(labels))
 
 
 def file_hash(path: Path) -> str:

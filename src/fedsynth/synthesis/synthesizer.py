@@ -23,7 +23,7 @@ from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
-from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.request import DEFAULT_RECIPE, Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
 
@@ -43,7 +43,7 @@ class Synthesizer:
 
     def __init__(
         self,
-        recipe: str = "dpd_fvae",
+        recipe: str = DEFAULT_RECIPE,
         schema: Schema | None = None,
         *,
         epsilon: float | None = None,

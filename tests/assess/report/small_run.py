@@ -15,12 +15,11 @@ import pytest
 
 from fedsynth.assess.scores.score import Score, failure
 from fedsynth.assess.suite import Evaluation
-from fedsynth.cli.run import write_released
 from fedsynth.data.clients import clients_from
 from fedsynth.data.schema import Schema
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.released_files import file_hash
+from fedsynth.synthesis.released_files import file_hash, write_released
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 SIMULATION = {"seed": 1}

@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+
 from fedsynth.errors import BadInput
+from fedsynth.privacy.accountant import COARSE, answer
+from fedsynth.privacy.events import repeat
+from fedsynth.privacy.planning import PlanRow, projected_rows
 
 _WIDE = 200.0  # an axis over more than this factor has a number at each power of ten only
 
@@ -26,6 +31,38 @@ def check_name(path: Path) -> None:
     """Refuse a file that the plot cannot be written to."""
     if path.suffix not in (".png", ".html"):
         raise BadInput(f"--plot {path}: expected a name that ends with .png or .html")
+
+
+def panels_of(rows: Sequence[PlanRow]) -> list[Panel]:
+    """Epsilon as one thing changes and the others stay; coarse, which errs upwards."""
+    row = next((row for row in rows if (row.unit, row.trust) == ("client", "central")), rows[0])
+    rounds = sorted({max(1, round(row.rounds * 2.0**power)) for power in range(-4, 3)})
+    noises = [row.noise_multiplier * 2.0 ** (power / 2) for power in range(-2, 5)]
+    return [
+        *_population_panel(row),
+        Panel(
+            "more rounds", "rounds", {"central": [(n, _cost(row, n, row.noise_multiplier)) for n in rounds]}
+        ),
+        Panel(
+            "more noise", "noise multiplier", {"central": [(z, _cost(row, row.rounds, z)) for z in noises]}
+        ),
+    ]
+
+
+def _population_panel(row: PlanRow) -> list[Panel]:
+    if row.unit != "client":
+        return []
+    moved = projected_rows(row, [row.clients * 4**power for power in range(6)])
+    by_trust = {
+        f"{trust} (projection)": [(point.clients, point.epsilon) for point in moved if point.trust == trust]
+        for trust in ("central", "local")
+    }
+    return [Panel(f"{row.recipe}: more clients, same noise in the mean", "clients", by_trust)]
+
+
+def _cost(row: PlanRow, rounds: int, noise: float) -> float:
+    event = repeat(PoissonSampledDpEvent(row.rate, GaussianDpEvent(noise)), rounds)
+    return answer(event, row.delta, precision=COARSE).epsilon
 
 
 def save_plot(panels: Sequence[Panel], budget: float, path: Path) -> None:

@@ -1,0 +1,46 @@
+"""What `fedsynth plan` needs of a recipe: its default settings, and how it would run on a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsynth.errors import FedsynthError
+from fedsynth.privacy.planning import Population, Settings
+from fedsynth.recipes.budget import Target, fit_budget
+from fedsynth.recipes.registry import Recipe
+from fedsynth.recipes.task import Task
+
+NOISE = "noise_multiplier"  # the argument of recipes that add noise
+
+
+def settings_of(recipe: Recipe, task: Task) -> Settings:
+    """Settings of a plan, from the recipe's default arguments."""
+    defaults = {name: argument.default for name, argument in recipe.arguments().items()}
+    rate = defaults["cohort"] / task.clients if defaults.get("cohort") else defaults.get("rate", 1.0)
+    return Settings(
+        recipe.name,
+        min(1.0, rate),
+        defaults["rounds"],
+        defaults.get("epochs", 1),
+        defaults.get("batch_size") or defaults.get("generator_batch") or task.public_records(),
+        recipe.pooled,
+        offers=recipe.offers,
+    )
+
+
+def planned_run(recipe: Recipe, task: Task, people: Population) -> dict[str, Any]:
+    """Compute noise and rounds with the very objects that would run, the class balance included."""
+    changes = {"records": people.records} if "records" in recipe.arguments() else {}
+    try:
+        target = Target(people.epsilon, people.delta)
+        algorithm, values = fit_budget(recipe, task, recipe.values(changes), target)
+    except FedsynthError as error:
+        return {"recipe": recipe.name, "problem": str(error)}
+    return {
+        "recipe": recipe.name,
+        "unit": recipe.unit,
+        "rounds": algorithm.rounds,
+        "cohort": algorithm.schedule.expected,
+        "noise_multiplier": values.get(NOISE),
+        "parameters": algorithm.dim - (algorithm.loss_share > 0),
+    }

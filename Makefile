@@ -27,8 +27,8 @@ browser:
 	 echo "no chromium: the page tests will be skipped"
 
 lint: install
-	$(BIN)/ruff format --check src tests benchmarks experiments tools
-	$(BIN)/ruff check src tests benchmarks experiments tools
+	$(BIN)/ruff format --check src tests benchmarks examples experiments tools
+	$(BIN)/ruff check src tests benchmarks examples experiments tools
 
 types: install
 	$(BIN)/mypy

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 SIZES = (0, 1, 2, 3, 5, 7, 4, 1, 9, 6)  # rows of the ten clients
-SMALL = {"latent": 2, "hidden": (8,), "width": 2, "epochs": 1, "batch_size": 4}
+ROWS = {"latent": 2, "hidden": (8,), "epochs": 1, "batch_size": 4}  # small networks of tables
+SMALL = {**ROWS, "width": 2}  # and of images
 MOMENTS = {"frequencies": 12, "directions": 4}  # of recipes that open with class moments
 LOCAL = {"epsilon": 8.0, "group": 2, "participations": 2, "pretraining": 5}  # of recipes that take turns
 TABLE = {

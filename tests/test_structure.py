@@ -10,9 +10,9 @@ from fedsynth.recipes.registry import RECIPES
 HERE = Path(__file__).parents[1]
 SOURCE = HERE / "src" / "fedsynth"
 ROOMS = [
-    "rng", "errors", "data", "models", "privacy", "training", "transport", "federation", "simulator", "recipes",
-    "synthesis", "assess.scores", "assess.attacks", "assess.audit", "assess.tuning", "assess", "inspection",
-    "deploy", "assess.report", "research", "cli",
+    "rng", "errors", "plugins", "data", "models", "privacy", "training", "transport", "federation", "simulator",
+    "recipes", "synthesis", "assess.scores", "assess.attacks", "assess.audit", "assess.tuning", "assess", "inspection",
+    "extend", "deploy", "assess.report", "research", "cli",
 ]  # fmt: skip
 HEAVY = ("matplotlib", "statsmodels", "nvflare", "tenseal", "opacus", "onnxruntime", "pfl", "flwr")
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -49,8 +49,8 @@ def data(schema, frame, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (["alpha=1.5"], "alpha=1.5: the share of favored coordinates lies in (0, 1]"),
-        (["alpha=-0.1"], "alpha=-0.1: the share of favored coordinates lies in (0, 1]"),
+        (["alpha=1.5"], "alpha=1.5: expected between 0 and 1 (share of coordinates that are favored"),
+        (["alpha=-0.1"], "alpha=-0.1: expected between 0 and 1 (share of coordinates that are favored"),
         (["top=1000000"], "top=1000000: fewer than the"),
         (["indices=1000000"], "indices=1000000: a client sends fewer indices than"),
         (["rounds=11", "group=4", "participations=2"], "then the budget of all of them is spent"),

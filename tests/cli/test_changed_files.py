@@ -8,7 +8,7 @@ import pytest
 from fedsynth.assess.report.server import Site
 from fedsynth.cli.main import main
 from fedsynth.privacy.ledger import Ledger
-from samples import SMALL, TABLE, make_frame
+from samples import ROWS, TABLE, make_frame
 
 FILES = ("privacy.json", "generator.safetensors", "schema.json", "recipe.toml", "synthetic.parquet")
 
@@ -25,7 +25,7 @@ def begin(folder, *more):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schema.json").write_text(json.dumps(TABLE))
     make_frame([number // 3 for number in range(120)]).to_csv(folder / "rows.csv", index=False)
-    settings = [f"{name}={','.join(map(str, v)) if isinstance(v, tuple) else v}" for name, v in SMALL.items()]
+    settings = [f"{name}={','.join(map(str, v)) if isinstance(v, tuple) else v}" for name, v in ROWS.items()]
     chosen = [part for setting in settings for part in ("--set", setting)]
     with pytest.raises(SystemExit) as ended:
         main(

@@ -16,7 +16,7 @@ here = folder is not None and (folder / "mnist").is_dir()
 
 @pytest.mark.skipif(not here, reason="MNIST is not in FEDSYNTH_DATA")
 def test_a_row_on_images_has_scores_costs_and_a_picture():
-    asked = {"rounds": 1, "frequencies": 9, "latent": 4, "width": 1, "usual_records": 10}
+    asked = {"rounds": 1, "frequencies": 9, "latent": 4, "width": 1}
     request = Request(
         recipe="moment_vae", clients=20, epsilon=5.0, delta=1e-3, arguments=asked, accept=("delta",)
     )

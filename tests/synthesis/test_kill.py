@@ -13,7 +13,7 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
-from samples import SMALL, TABLE, make_frame
+from samples import ROWS, TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
 CLIENTS = clients_from(make_frame([number // 3 for number in range(60)]), client_column="owner")
@@ -27,7 +27,7 @@ def work(out) -> None:
         request = Request.from_toml(folder.read_recipe())
         Synthesizer.of(request, SCHEMA).resume(CLIENTS, out)
     else:
-        request = Request(epsilon=8, delta=1e-2, rounds=ROUNDS, arguments=SMALL)
+        request = Request(epsilon=8, delta=1e-2, rounds=ROUNDS, arguments=ROWS)
         Synthesizer.of(request, SCHEMA).fit(CLIENTS, folder=out)
 
 

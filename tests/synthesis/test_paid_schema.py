@@ -15,7 +15,7 @@ from fedsynth.synthesis.paid_schema import pay_for_schema
 from fedsynth.synthesis.payer import ledger_of
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
-from samples import SMALL
+from samples import ROWS
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_run_on_a_paid_schema_pays_for_it_too(rows, tmp_path):
     path = tmp_path / "schema.json"
     schema = paid(rows, Ledger(beside(path)), epsilon=1.0)
     schema.save(path)
-    request = Request(schema=str(path), epsilon=4, delta=1e-5, rounds=2, arguments=SMALL)
+    request = Request(schema=str(path), epsilon=4, delta=1e-5, rounds=2, arguments=ROWS)
     made = Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
     assert made.privacy.epsilon <= 4
     assert {"types of columns", "bounds and categories of columns", "class balance"} <= {
@@ -77,7 +77,7 @@ def test_a_run_on_a_paid_schema_pays_for_it_too(rows, tmp_path):
 
 def test_a_paid_schema_without_its_ledger_is_refused(rows, tmp_path):
     schema = paid(rows, Ledger(None))
-    request = Request(schema=str(tmp_path / "schema.json"), epsilon=4, delta=1e-5, rounds=2, arguments=SMALL)
+    request = Request(schema=str(tmp_path / "schema.json"), epsilon=4, delta=1e-5, rounds=2, arguments=ROWS)
     with pytest.raises(NotPrivate, match="no ledger beside the schema"):
         Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
 

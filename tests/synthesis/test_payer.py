@@ -18,7 +18,7 @@ from fedsynth.synthesis.inputs import schema_of
 from fedsynth.synthesis.payer import Payer, check_payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
-from samples import SMALL, make_frame
+from samples import ROWS, make_frame
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def run(schema, frame, policy, out, epsilon=8, path=None, **more):
         rounds=2,
         schema=known,
         budget=policy and str(policy),
-        arguments=SMALL,
+        arguments=ROWS,
         **more,
     )
     return Synthesizer.of(request, schema).fit(clients_from(frame, client_column="owner"), folder=out)

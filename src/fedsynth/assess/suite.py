@@ -18,6 +18,7 @@ from fedsynth.assess.attacks.shadow_game import ShadowGame, Tell
 from fedsynth.assess.attacks.table_attacks import Claim
 from fedsynth.assess.cache import Cache
 from fedsynth.assess.image_steps import Images, image_steps
+from fedsynth.assess.metric import metric_steps
 from fedsynth.assess.scores.augmentation import Sampler
 from fedsynth.assess.scores.features import FeatureNetwork
 from fedsynth.assess.scores.reader import Reader
@@ -139,6 +140,7 @@ def evaluate(
     )
     known = (network.setting() if network else None, claim, sampler is not None, shadows, reader)
     kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, *known) if cache else None
+    steps = [*steps, *metric_steps(real, synthetic, schema)]
     details: dict[str, Any] = {
         "internal": INTERNAL,
         "kind": schema.kind,

@@ -80,15 +80,15 @@ def audit(
 
 def _run_folder(what: str) -> Path | None:
     """The run's folder; None if a recipe is named."""
-    from fedsynth.recipes.registry import RECIPES
+    from fedsynth.recipes.registry import all_recipes
     from fedsynth.synthesis.folder import Folder
 
     folder = Path(what)
-    if what in RECIPES and not Folder(folder).recipe.exists():
+    if what in all_recipes() and not Folder(folder).recipe.exists():
         return None
     if not folder.is_dir():
         raise BadInput(
-            f"{what}: no such run, and no such recipe; {nearest(what, RECIPES)}, or the folder of a finished run"
+            f"{what}: no such run, and no such recipe; {nearest(what, all_recipes())}, or the folder of a finished run"
         )
     return folder
 

@@ -43,7 +43,7 @@ def plan(
     from fedsynth.data.schema import Schema
     from fedsynth.privacy.planning import Population, plan_rows, projected_rows
     from fedsynth.recipes.planned import NOISE, planned_run, settings_of
-    from fedsynth.recipes.registry import RECIPES, recipe_named
+    from fedsynth.recipes.registry import all_recipes, recipe_named
 
     if plot is not None:
         check_name(plot)
@@ -52,7 +52,7 @@ def plan(
             f"--epsilon {epsilon:g}: above {MOST_EPSILON:g} nothing is promised; plan with a smaller one"
         )
     people = Population(clients, records, epsilon, delta)
-    chosen = [recipe_named(recipe)] if recipe else list(RECIPES.values())
+    chosen = [recipe_named(recipe)] if recipe else list(all_recipes().values())
     public = Schema.load(schema)
     tasks = {one.name: replace(one.task(public, clients), records=records) for one in chosen}
     runs = {}

@@ -17,18 +17,22 @@ def recipes(
 
     Example: fedsynth recipes dpd_fvae
     """
-    from fedsynth.recipes.registry import RECIPES, recipe_named
+    from fedsynth.recipes.registry import all_recipes, recipe_named
 
     if name is not None:
         recipe = recipe_named(name)
         settings = recipe.arguments().values()
         lines = [f"  --set {one.name + '=' + _shown(one.default):32} {one.help}" for one in settings]
+        for preset, chosen in recipe.presets.items():
+            words = " ".join(f"{key}={_shown(value)}" for key, value in chosen.items())
+            lines.append(f"\n  --preset {preset}: {words}")
         values = {one.name: {"default": one.default, "help": one.help} for one in settings}
         show(as_json, values, "\n".join([f"{_first_line(recipe.compose.__doc__)}\n", *lines]))
         return
-    width = max(map(len, RECIPES))
+    known = all_recipes()
+    width = max(map(len, known))
     described, lines = {}, []
-    for one in RECIPES.values():
+    for one in known.values():
         what = _first_line(one.compose.__doc__)
         described[one.name] = {"unit": one.unit, "offers": one.offers if one.promises else (), "what": what}
         whom = f"a {one.unit}" if one.promises else "nobody"

@@ -16,8 +16,15 @@ from fedsynth.synthesis.request import Request, read_toml
 
 if TYPE_CHECKING:
     from fedsynth.data.schema import Schema
+    from fedsynth.recipes.settings import Role
     from fedsynth.synthesis.synthesizer import Synthesizer
 
+_CALIBRATED: tuple[
+    tuple[str, Role, type], ...
+] = (  # a --set is the same as the flag: the budget must know of it
+    ("rounds", "rounds", int),
+    ("noise_multiplier", "noise", float),
+)
 _OWNERS = {"client_column": ("clients", "split", "split_seed"), "clients": ("client_column", "split_seed")}
 
 
@@ -31,6 +38,9 @@ def run(
     minimum_sites: flags.MinimumSites = 2,
     round_timeout: flags.RoundTimeout = 600.0,
     config: flags.Config = None,
+    preset: Annotated[
+        str | None, option("Settings as published, for example paper: see `fedsynth recipes NAME`.")
+    ] = None,
     set_: flags.Settings = None,
     out: Annotated[Path | None, option("Folder for the run; must not exist.")] = None,
     resume: Annotated[bool, option("Go on with the run in --out.", "--resume")] = False,
@@ -52,13 +62,15 @@ def run(
     if out is None:
         raise BadInput("--out: say where the run shall be written, for example --out RUN")
     try:
-        if resume and (config or set_):
-            raise BadInput("--resume goes on with the run as it was begun; leave out --config and --set")
+        if resume and (config or preset or set_):
+            raise BadInput(
+                "--resume goes on with the run as it was begun; leave out --config, --preset and --set"
+            )
         if resume and not federated.is_federated(out):
             _print_result(_resume(out, request, quiet), out, as_json)
             return
         if not resume:
-            begun = request_of(request, config, set_ or [])
+            begun = request_of(request, config, set_ or [], preset)
             if federation is None:
                 _print_result(_start(out, begun, quiet), out, as_json)
                 return
@@ -76,22 +88,28 @@ def run(
         raise typer.Exit(Code.INTERRUPTED) from None
 
 
-def request_of(request: dict[str, Any], config: Path | None, settings: list[str]) -> Request:
-    """The request of a command line, its file and its --set; the command line goes before the file."""
+def request_of(
+    request: dict[str, Any], config: Path | None, settings: list[str], preset: str | None = None
+) -> Request:
+    """The request of a command line, its file and its --set: the command line goes before the file, a preset last."""
+    from fedsynth.recipes.registry import all_recipes
+
     keys = read_toml(config) if config else {}
+    recipe = all_recipes().get(request.get("recipe") or keys.get("recipe") or Request.recipe)
     pairs = dict(flags.settings_in(settings))
-    for name, kind in (("rounds", int), ("noise_multiplier", float)):
-        if name in pairs:  # the same as --rounds and --noise-multiplier: the budget must know of them
-            keys[name] = _number(name, pairs.pop(name), kind)
+    for key, role, kind in _CALIBRATED:
+        for name in {key, *(recipe.named(role) if recipe else ())} & set(pairs):
+            keys[key] = _number(name, pairs.pop(name), kind)
     for one, others in _OWNERS.items():
         if one in request:
             keys = {name: value for name, value in keys.items() if name not in others}
     keys |= request
-    if pairs:
+    published = recipe.preset(preset) if preset is not None and recipe else {}
+    if pairs or published:
         arguments = keys.get("arguments", {})
         if not isinstance(arguments, dict):
             raise BadInput(f"arguments={arguments!r}: expected a table of names and values")
-        keys["arguments"] = {**arguments, **pairs}
+        keys["arguments"] = {**published, **arguments, **pairs}
     return Request.from_toml(keys)
 
 

@@ -17,7 +17,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import write_table
 from fedsynth.errors import BadInput
 from fedsynth.privacy.chain import head_path
-from fedsynth.recipes.registry import RECIPES
+from fedsynth.recipes.registry import all_recipes
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.payer import ledger_of
 
@@ -84,7 +84,7 @@ def write_site(
     data |= {"client_column": client_column} if client_column else {}
     data |= {"label": agreed.label} if agreed.label else {}
     policy = {
-        "recipes": [name for name, recipe in RECIPES.items() if not recipe.pooled],
+        "recipes": [name for name, recipe in all_recipes().items() if not recipe.pooled],
         "transports": ["clear", "secagg", "he"],
         "minimum_cohort": 2,
         "inspect": True,

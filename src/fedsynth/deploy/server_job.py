@@ -38,12 +38,13 @@ from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.recipes.budget import fit_budget
+from fedsynth.recipes.effect import refuse_without_effect
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.payer import Payer
-from fedsynth.synthesis.release import release
+from fedsynth.synthesis.release import public_units, release
 from fedsynth.synthesis.released_files import close, complete
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, check_claim
@@ -272,18 +273,19 @@ class _Run:
     def _prepare(self, recipe: Recipe, request: Request) -> Prepared:
         """Calibrate for the clients that there are."""
         values, task = recipe.values(request.arguments), self._task(recipe, request)
-        clients = task.clients
+        refuse_without_effect(recipe, task, request.arguments)
         if request.target is None:
             if request.rounds is not None:
-                values["rounds"] = request.rounds
+                values |= recipe.with_role("rounds", request.rounds)
             algorithm = recipe.build(task, values)
         else:
-            if task.unit == "record" and values.get("records") == 0:
+            if task.unit == "record" and recipe.value_of("records", values) == 0:
                 raise BadInput(
                     "records: sites do not tell how many they have; declare a public number with --set records=N"
                 )
-            known = values.get("records") or clients * values.get("usual_records", 1)
-            check_claim(request, self.schema, task.unit, known if task.unit == "record" else clients)
+            check_claim(
+                request, self.schema, task.unit, public_units(recipe, task.unit, task.clients, values)
+            )
             spent = self._earlier().lines()
             algorithm, values = fit_budget(recipe, task, values, request.target, spent)
         arguments = replace(request, arguments=values)

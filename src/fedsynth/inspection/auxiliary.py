@@ -59,7 +59,7 @@ class Trainer:
             raise Incompatible(f"recipe={recipe.name}: makes {' and '.join(recipe.kinds)}, not {schema.kind}")
         values = recipe.values(request.arguments)
         if request.rounds is not None:
-            values["rounds"] = request.rounds
+            values |= recipe.with_role("rounds", request.rounds)
         task = recipe.task(schema, clients, private=request.private, unit=unit, trust=trust)
         return cls(recipe, schema, task, values, request.device)
 
@@ -86,7 +86,7 @@ class Trainer:
 
     def with_noise(self, noise: float) -> Trainer:
         """The same with that much noise."""
-        values = {**self.values, "noise_multiplier": noise}
+        values = {**self.values, **self.recipe.with_role("noise", noise)}
         return Trainer(self.recipe, self.schema, self.task, values, self.device)
 
     def values_for(self, share: float) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Seen:
             taken.generator.save(path)
         plain = {
             "clients": self.trainer.task.clients,
-            "noise_multiplier": self.trainer.values.get("noise_multiplier"),
+            "noise_multiplier": self.trainer.recipe.value_of("noise", self.trainer.values),
             "seeded": self.seeded,
             "models": {
                 name: {"words": taken.words, "share": asdict(taken.share)}

@@ -10,7 +10,7 @@ from typing import Any
 
 from dp_accounting import DpEvent
 
-from fedsynth.errors import BadInput, BudgetExhausted
+from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy import account
 from fedsynth.privacy.ledger import Entry, Line, priced
@@ -92,16 +92,22 @@ def fit_budget(
     """The algorithm that spends at most the target together with what was `paid` before, and its arguments.
 
     Rounds given (or neither): the noise is calibrated. Noise given: as many rounds as the budget allows. Both:
-    refused unless they fit. A recipe with an argument `epsilon` is told the budget and divides it itself.
+    refused unless they fit. A recipe with a setting of the role `budget` is told epsilon and divides it itself.
     """
     chosen = dict(values)
     if target.rounds is not None:
-        chosen["rounds"] = target.rounds
-    if "epsilon" in chosen:
+        chosen |= recipe.with_role("rounds", target.rounds)
+    if recipe.named("budget"):
         return _with_whole_budget(recipe, task, chosen, target, paid)
 
+    if not recipe.named("noise"):
+        raise NotPrivate(
+            f"{recipe.name}: none of its settings has the role noise or budget, so no epsilon can be promised; use "
+            "--no-privacy"
+        )
+
     def with_noise(noise: float) -> Algorithm:
-        return recipe.build(task, {**chosen, "noise_multiplier": noise})
+        return recipe.build(task, {**chosen, **recipe.with_role("noise", noise)})
 
     adjacency = adjacency_of(with_noise(1.0))
     earlier = _earlier(paid, target, task.unit, adjacency)
@@ -112,9 +118,8 @@ def fit_budget(
             target.delta,
             adjacency=adjacency,
         )
-        chosen["noise_multiplier"] = noise
-        return with_noise(noise), chosen
-    chosen["noise_multiplier"] = target.noise_multiplier
+        return with_noise(noise), chosen | recipe.with_role("noise", noise)
+    chosen |= recipe.with_role("noise", target.noise_multiplier)
     return _with_given_noise(recipe, task, chosen, target, adjacency, earlier)
 
 
@@ -127,19 +132,20 @@ def _with_whole_budget(
             f"noise_multiplier={target.noise_multiplier:g}: {recipe.name} adds no noise, it draws its messages by "
             "--epsilon; leave --noise-multiplier out"
         )
-    whole = recipe.build(task, {**chosen, "epsilon": target.epsilon})
+    whole = recipe.build(task, {**chosen, **recipe.with_role("budget", target.epsilon)})
     adjacency = adjacency_of(whole)
     earlier = _earlier(paid, target, task.unit, adjacency)
 
     def fits(share: int) -> bool:
-        algorithm = recipe.build(task, {**chosen, "epsilon": target.epsilon * share / _DIGITS})
+        part = recipe.with_role("budget", target.epsilon * share / _DIGITS)
+        algorithm = recipe.build(task, {**chosen, **part})
         spent = cost(algorithm, earlier, target.delta)
         return account.epsilon(spent, target.delta, adjacency=adjacency) <= target.epsilon
 
     share = account.largest(fits, 1, _DIGITS) if earlier else _DIGITS
     if share is None:
         raise _exhausted(target, account.epsilon(account.compose(earlier), target.delta, adjacency=adjacency))
-    chosen["epsilon"] = target.epsilon * share / _DIGITS
+    chosen |= recipe.with_role("budget", target.epsilon * share / _DIGITS)
     return recipe.build(task, chosen), chosen
 
 
@@ -168,11 +174,11 @@ def _with_given_noise(
     paid: Sequence[DpEvent],
 ) -> tuple[Algorithm, dict[str, Any]]:
     """As many rounds as the budget allows, or the given ones if they fit."""
-    noise = chosen["noise_multiplier"]
+    noise = target.noise_multiplier
 
     @cache
     def allowed(rounds: int) -> int:
-        algorithm = recipe.build(task, {**chosen, "rounds": rounds})
+        algorithm = recipe.build(task, {**chosen, **recipe.with_role("rounds", rounds)})
         fixed = [*paid, *once(algorithm)]
         return account.max_rounds(
             each_round(algorithm), target.epsilon, target.delta, fixed=fixed, adjacency=adjacency
@@ -183,12 +189,12 @@ def _with_given_noise(
             f"noise_multiplier={noise:g} allows {allowed(target.rounds)} rounds at epsilon {target.epsilon:g}, "
             f"not {target.rounds}; give one of the two and let the other follow"
         )
-    rounds = target.rounds or _settle(allowed, chosen["rounds"])
+    rounds = target.rounds or _settle(allowed, recipe.value_of("rounds", chosen))
     if rounds < 1:
         raise BudgetExhausted(
             f"noise_multiplier={noise:g}: not even one round fits epsilon {target.epsilon:g}; use more noise"
         )
-    chosen["rounds"] = rounds
+    chosen |= recipe.with_role("rounds", rounds)
     return recipe.build(task, chosen), chosen
 
 

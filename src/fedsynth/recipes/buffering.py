@@ -10,24 +10,29 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.fedbuff import STALENESS, FedBuff
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.central import CentralGaussian
-from fedsynth.recipes.settings import check_ranges, one_of, setting
+from fedsynth.recipes.settings import checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.transport.registry import transport_named
 
 
 @dataclass(frozen=True)
+@checked
 class Buffering:
     """When an asynchronous server steps, and how often a client may be in a step."""
 
-    buffer: int = setting(0, "updates in a version of an asynchronous run (0: as the recipe says)", 0)
-    concurrency: int = setting(0, "clients at work at a time, where buffered (0: twice the buffer)", 0)
+    buffer: int = setting(
+        0, "updates in a version of an asynchronous run (0: as the recipe says)", 0, role="clients"
+    )
+    concurrency: int = setting(
+        0, "clients at work at a time, where buffered (0: twice the buffer)", 0, role="clients"
+    )
     turns: int = setting(0, "versions a client may be in, where buffered (0: one and a half even shares)", 0)
-    separation: int = setting(1, "versions from one use of a client to its next, where buffered", 1)
-    staleness: str = setting("auto", "sqrt, constant, or auto: sqrt where messages can be weighted")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("staleness", self.staleness, (*STALENESS, "auto"))
+    separation: int = setting(
+        1, "versions from one use of a client to its next, where buffered", 1, role="clients"
+    )
+    staleness: str = setting(
+        "auto", "sqrt, constant, or auto: sqrt where messages can be weighted", choices=(*STALENESS, "auto")
+    )
 
     def build(self, task: Task, rounds: int, *, weighted: bool) -> FedBuff:
         """The schedule for the task's clients and so many versions."""

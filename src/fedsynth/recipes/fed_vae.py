@@ -40,8 +40,7 @@ from fedsynth.recipes.settings import (
     Local,
     PrivateEncoder,
     Rounds,
-    check_ranges,
-    one_of,
+    checked,
     setting,
 )
 from fedsynth.recipes.sharing import Sharing, shared_out
@@ -55,16 +54,20 @@ DECODERS = ("auto", "histogram", "dense", "spectral", "convolution", "smooth")
 
 
 @dataclass(frozen=True)
+@checked
 class Autoencoders:
     """How many autoencoders there are, and what each looks like."""
 
     vaes: str = setting(
-        "separate", "separate: one VAE a class; unified: one, whose decoder is given the label"
+        "separate",
+        "separate: one VAE a class; unified: one, whose decoder is given the label",
+        choices=("separate", "unified"),
     )
     decoder: str = setting(
         "auto",
         "histogram (tables), convolution or smooth (images), spectral or dense (signals); auto: the first that fits, "
         "where a table whose columns all have bins=1 is a signal",
+        choices=DECODERS,
     )
     latent: int = setting(8, "numbers in the latent code", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of a dense network, from the row inwards", 1)
@@ -75,14 +78,10 @@ class Autoencoders:
     )
     beta: float = setting(1.0, "weight of the KL term", 0.0)
     pixels: str = setting(
-        "gray", "gray: as the decoder says; drawn: black or white by that chance, for images"
+        "gray",
+        "gray: as the decoder says; drawn: black or white by that chance, for images",
+        choices=("gray", "drawn"),
     )
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("vaes", self.vaes, ("separate", "unified"))
-        one_of("decoder", self.decoder, DECODERS)
-        one_of("pixels", self.pixels, ("gray", "drawn"))
 
     def build(self, task: Task) -> Model:
         """The model for the task: one VAE, or one a class."""

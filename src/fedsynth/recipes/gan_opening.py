@@ -30,7 +30,7 @@ from fedsynth.models.vae import TableVAE
 from fedsynth.recipes.answer import noised_once
 from fedsynth.recipes.moment_vae import moments_query, refuse_absent
 from fedsynth.recipes.opening import RowsByClass, pretrain
-from fedsynth.recipes.settings import check_ranges, one_of, setting
+from fedsynth.recipes.settings import checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 
@@ -38,6 +38,7 @@ _FITTING = 600  # steps of fitting latent classes
 
 
 @dataclass(frozen=True)
+@checked
 class Opening:
     """What clients are asked once before the rounds, and how much of the budget that takes."""
 
@@ -49,6 +50,7 @@ class Opening:
         "auto",
         "covariances (of each class), patterns (the mean shape of each, lighter or darker than its ground), or auto: "
         "patterns for color images",
+        choices=("auto", "covariances", "patterns"),
     )
     levels: int = setting(
         17, "levels of brightness that pixels of images are asked for (0: Gaussians as they are)", 0
@@ -56,10 +58,6 @@ class Opening:
     directions: int = setting(60, "main directions of the classes' covariances, for images", 1)
     latent_classes: int = setting(16, "latent classes that rows are simulated with, for tables", 1)
     pretraining: int = setting(1500, "steps on simulated rows before the first round, for tables", 0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("start_from", self.start_from, ("auto", "covariances", "patterns"))
 
 
 def start_of(task: Task, opening: Opening, classes: int) -> MomentVAE | PatternStart:

@@ -39,7 +39,9 @@ _HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 class Asking:
     """What is asked in which round."""
 
-    rounds: int = setting(10, "rounds; each is one noisy sum and has the same share of the budget", 2)
+    rounds: int = setting(
+        10, "rounds; each is one noisy sum and has the same share of the budget", 2, role="rounds"
+    )
     pair_rounds: int = setting(3, "rounds, after the first, that ask for all pairs of columns", 1)
     most_values: int = setting(32, "values that a column keeps when rare ones are merged", 2, 1000)
     most_cells: int = setting(1_000_000, "cells of all tables of a round together", 100)
@@ -66,7 +68,9 @@ class Fitting:
 class CountPrivacy:
     """The noise of each round's sum."""
 
-    noise_multiplier: float = setting(0.0, "noise over the norm of an answer; calibrated from --epsilon", 0.0)
+    noise_multiplier: float = setting(
+        0.0, "noise over the norm of an answer; calibrated from --epsilon", 0.0, role="noise"
+    )
     most_records: int = setting(
         1_000_000, "records of all sites together: more would leave the ring (unit record)", 1, 100_000_000
     )

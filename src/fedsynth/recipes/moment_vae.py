@@ -29,7 +29,7 @@ from fedsynth.models.spectrum import cosine_basis, middle
 from fedsynth.privacy.mechanism import Mechanism
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.answer import answer_noise, noised_once
-from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, check_ranges, setting
+from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_mechanism, schedule_of
 from fedsynth.rng import Rng
@@ -43,6 +43,7 @@ HOMES = {"prior": Home.SERVER, "levels": Home.SERVER, "decoder": Home.SHARED}
 
 
 @dataclass(frozen=True)
+@checked
 class Start:
     """What is asked for before training, and how much of the budget that takes."""
 
@@ -60,28 +61,26 @@ class Start:
     )
     start_share: float = setting(0.9, "share of the budget for the class moments", 0.01, 0.999)
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
+@checked
 class MomentPrivacy:
     """Protection of one client or one record, as the run asks for."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
     clip: float = setting(
         0.0,
         "largest L2 norm of a client's update or a record's gradient (0: 0.1 for clients, 1 for records)",
         0.0,
+        role="clip",
     )
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
     batch_rate: float = setting(
         0.5, "chance of each record to be in a round's batch (unit record)", 1e-6, 1.0
     )
-    usual_records: int = setting(100, "about how many records a client has; scales a step (unit record)", 1)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    usual_records: int = setting(
+        100, "about how many records a client has; scales a step (unit record)", 1, role="records_each"
+    )
 
 
 def refuse_absent(classes: tuple[str, ...], weights: Tensor, noise: float) -> None:

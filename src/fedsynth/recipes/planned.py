@@ -10,17 +10,18 @@ from fedsynth.recipes.budget import Target, fit_budget
 from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 
-NOISE = "noise_multiplier"  # the argument of recipes that add noise
+NOISE = "noise_multiplier"  # in a planned run; None where a recipe adds none
 
 
 def settings_of(recipe: Recipe, task: Task) -> Settings:
     """Settings of a plan, from the recipe's default arguments."""
     defaults = {name: argument.default for name, argument in recipe.arguments().items()}
-    rate = defaults["cohort"] / task.clients if defaults.get("cohort") else defaults.get("rate", 1.0)
+    cohort, rate = recipe.value_of("cohort", defaults), recipe.value_of("rate", defaults)
+    rate = cohort / task.clients if cohort else 1.0 if rate is None else rate
     return Settings(
         recipe.name,
         min(1.0, rate),
-        defaults["rounds"],
+        recipe.value_of("rounds", defaults),
         defaults.get("epochs", 1),
         defaults.get("batch_size") or defaults.get("generator_batch") or task.public_records(),
         recipe.pooled,
@@ -30,7 +31,7 @@ def settings_of(recipe: Recipe, task: Task) -> Settings:
 
 def planned_run(recipe: Recipe, task: Task, people: Population) -> dict[str, Any]:
     """Compute noise and rounds with the very objects that would run, the class balance included."""
-    changes = {"records": people.records} if "records" in recipe.arguments() else {}
+    changes = recipe.with_role("records", people.records)
     try:
         target = Target(people.epsilon, people.delta)
         algorithm, values = fit_budget(recipe, task, recipe.values(changes), target)
@@ -41,6 +42,6 @@ def planned_run(recipe: Recipe, task: Task, people: Population) -> dict[str, Any
         "unit": recipe.unit,
         "rounds": algorithm.rounds,
         "cohort": algorithm.schedule.expected,
-        "noise_multiplier": values.get(NOISE),
+        "noise_multiplier": recipe.value_of("noise", values),
         "parameters": algorithm.dim - (algorithm.loss_share > 0),
     }

@@ -24,7 +24,7 @@ from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering
 from fedsynth.recipes.gan_opening import Opening, opening_query, start_of
 from fedsynth.recipes.record_vae import LocalRecordPrivacy, local_balance
-from fedsynth.recipes.settings import Passes, RecordPrivacy, check_ranges, one_of, setting
+from fedsynth.recipes.settings import Passes, RecordPrivacy, checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import balance_query
 from fedsynth.training.optimizer import Adam
@@ -39,6 +39,7 @@ _ORDERS = ("buffered", "together", "in turn")
 
 
 @dataclass(frozen=True)
+@checked
 class Players:
     """The two networks."""
 
@@ -46,17 +47,17 @@ class Players:
     layers: str = setting(
         "auto",
         "published (PP-FedGAN's, for 28x28), small, or auto: published where they fit; without an opening",
+        choices=_LAYERS,
     )
     width: int = setting(8, "channels of the small critic's first convolution, for images", 1)
     hidden: tuple[int, ...] = setting((64,), "hidden layers of the critic of rows", 1)
-    critic: str = setting("patches", "patches or whole: what the critic of images after an opening looks at")
+    critic: str = setting(
+        "patches",
+        "patches or whole: what the critic of images after an opening looks at",
+        choices=("patches", "whole"),
+    )
     painter: int = setting(8, "channels of the generator's first convolution, after an opening", 4)
     anchor: float = setting(0.003, "weight of the squared change of a picture, after an opening", 0.0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("layers", self.layers, _LAYERS)
-        one_of("critic", self.critic, ("patches", "whole"))
 
     def rows(self, task: Task) -> TableGAN:
         """The GAN of a table's rows."""
@@ -85,6 +86,7 @@ class Players:
 
 
 @dataclass(frozen=True)
+@checked
 class Match:
     """How the two sides take turns in a client's round."""
 
@@ -97,9 +99,6 @@ class Match:
     alternations: int = setting(
         0, "how often the two sides take turns in a round (0: at every step; 1: one, then the other)", 0
     )
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     def plan(self, critic: Rule, steps: int) -> tuple[Phase, ...]:
         """The phases of a round of so many steps; `critic` has the discriminator's steps of one turn."""
@@ -115,15 +114,14 @@ class Match:
 
 
 @dataclass(frozen=True)
+@checked
 class Arrivals:
     """How often the server steps, and in which order clients work."""
 
-    rounds: int = setting(20, "versions of the server", 1)
-    order: str = setting("buffered", "buffered (who comes first), together (rounds of all), or in turn")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("order", self.order, _ORDERS)
+    rounds: int = setting(20, "versions of the server", 1, role="rounds")
+    order: str = setting(
+        "buffered", "buffered (who comes first), together (rounds of all), or in turn", choices=_ORDERS
+    )
 
     def build(self, task: Task, buffering: Buffering) -> Schedule:
         """The schedule for the task's clients."""
@@ -167,8 +165,7 @@ def pp_fedgan(
 
     By default an opening question buys what the generator starts from (gan_opening.py): each client adds up what its
     records say, clipped record by record, with noise of its own, and pays for that answer as for its steps. Answers are
-    not sealed. `start_share=0` is the published algorithm (Algorithms 1 and 2), whose settings are `start_share=0
-    alternations=1 steps=94 batch_rate=0.02133`.
+    not sealed. `--preset paper` is the published algorithm (Algorithms 1 and 2).
 
     The batches are true Poisson samples and the budget composes over all that a client ever does: every use of a
     client in a version costs it all its steps, and one that has had its `turns` is not asked again. Buffers hold half

@@ -22,7 +22,7 @@ from fedsynth.privacy.sampling import most_drawn
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, adversaries, starting_query
 from fedsynth.recipes.gan_opening import Opening
-from fedsynth.recipes.settings import Architecture, RecordPrivacy, check_ranges, setting
+from fedsynth.recipes.settings import Architecture, RecordPrivacy, checked, setting
 from fedsynth.recipes.sharing import Sharing, shared_query
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, BOTH, autoencoder, balance_query
@@ -34,15 +34,13 @@ from fedsynth.transport.registry import transport_named
 
 
 @dataclass(frozen=True)
+@checked
 class Steps:
     """How long and how fast the server trains: a round is one step."""
 
-    rounds: int = setting(600, "steps of training; each is one masked sum over the sites", 1)
+    rounds: int = setting(600, "steps of training; each is one masked sum over the sites", 1, role="rounds")
     batch_size: int = setting(1024, "expected records in a step, over all sites together", 1)
     learning_rate: float = setting(0.01, "step size of the server's Adam", 1e-12)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 def site_vae(

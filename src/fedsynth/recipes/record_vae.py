@@ -18,7 +18,7 @@ from fedsynth.federation.statistics import LabelShares
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalRecords
 from fedsynth.privacy.none import NoPrivacy
-from fedsynth.recipes.settings import Architecture, Local, Rounds, check_ranges, setting
+from fedsynth.recipes.settings import Architecture, Local, Rounds, checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, DECODER_SHARED, autoencoder
 from fedsynth.training.plan import Phase
@@ -33,18 +33,18 @@ _USUAL_ROUNDS = Rounds(rounds=40, momentum=0.5)
 
 
 @dataclass(frozen=True)
+@checked
 class LocalRecordPrivacy:
     """DP-SGD at each client; the noise is over the clip, whatever the usual number of records."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
-    clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12)
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12, role="clip")
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
     batch_rate: float = setting(0.25, "chance of each record to be in a step's batch", 1e-6, 1.0)
     steps: int = setting(1, "steps of a client in a round", 1)
-    usual_records: int = setting(100, "about how many records a client has; scales a step", 1)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    usual_records: int = setting(
+        100, "about how many records a client has; scales a step", 1, role="records_each"
+    )
 
     def rule(self, loss_bound: float, claimed: bool = True) -> DPSGD:
         """DP-SGD with local noise."""
@@ -62,19 +62,21 @@ class LocalRecordPrivacy:
 
 
 @dataclass(frozen=True)
+@checked
 class PublishedNoise:
     """The noise of Algorithm 2, which protects the decoder's gradients and not the records."""
 
     decoder_noise: float = setting(1.2, "noise over clip in the decoder's steps; it bounds nothing", 0.0)
-    clip: float = setting(0.1, "largest L2 norm of a record's gradient of the decoder", 1e-12)
+    clip: float = setting(0.1, "largest L2 norm of a record's gradient of the decoder", 1e-12, role="clip")
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
     batch_rate: float = setting(0.25, "chance of each record to be in a step's batch", 1e-6, 1.0)
     steps: int = setting(1, "steps of the decoder in a round", 1)
-    usual_records: int = setting(100, "about how many records a client has; scales a step", 1)
-    noise_multiplier: float = setting(0.0, "not used: no noise gives this recipe a guarantee", 0.0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    usual_records: int = setting(
+        100, "about how many records a client has; scales a step", 1, role="records_each"
+    )
+    noise_multiplier: float = setting(
+        0.0, "not used: no noise gives this recipe a guarantee", 0.0, role="noise"
+    )
 
     @property
     def unclaimed(self) -> LocalRecordPrivacy:

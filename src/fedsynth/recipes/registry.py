@@ -1,4 +1,4 @@
-"""The recipes by name: the only registry. A recipe's groups of settings are its configuration."""
+"""The recipes by name, with those of other packages. A recipe's groups of settings are its configuration."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import inspect
 import math
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible, nearest
 from fedsynth.federation.algorithm import Algorithm
+from fedsynth.plugins import Plugins, load_plugins
 from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.recipes import vae
 from fedsynth.recipes.fed_vae import fed_vae
@@ -22,9 +24,15 @@ from fedsynth.recipes.moment_vae import moment_vae
 from fedsynth.recipes.pp_fedgan import dp_gan, pp_fedgan
 from fedsynth.recipes.record_distributed import site_gan, site_vae
 from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_record, fvae_record
+from fedsynth.recipes.settings import Role
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.wae import dp_fed_wae
 
+_FOREIGN = (
+    "The recipe {self.name} is code of the package {self.package}: the promise rests on that code as well as on "
+    "fedsynth's."
+)
+_ONCE: tuple[Role, ...] = ("rounds", "noise", "budget")  # roles that one setting at most has
 MOST = 1e12  # of any setting: beyond it sizes overflow before anybody can refuse them
 
 
@@ -37,6 +45,10 @@ class Argument:
     type: Any
     default: Any
     help: str
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    role: Role | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,9 @@ class Recipe:
     kinds: tuple[str, ...] = ("table", "image")
     transport: str = "clear"  # unless another is asked for or needed
     promises: bool = True
+    help: Mapping[str, str] = field(default_factory=dict)  # of settings that mean something else here
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings as they were published
+    package: str = ""  # that it comes from, with its version, if that is not fedsynth
 
     @property
     def unit(self) -> Unit:
@@ -67,7 +82,7 @@ class Recipe:
                 return offer
         asked = ", ".join(f"{name}={value}" for name, value in (("unit", unit), ("trust", trust)) if value)
         offered = "; ".join(f"unit={one}, trust={who}" for one, who in self.offers)
-        others = [other.name for other in RECIPES.values() if other.meets(unit, trust)]
+        others = [other.name for other in all_recipes().values() if other.meets(unit, trust)]
         instead = f"; {', '.join(others)} can" if others else ""
         raise Incompatible(f"{asked}: {self.name} cannot promise that{instead}. {self.name} offers {offered}")
 
@@ -116,9 +131,29 @@ class Recipe:
                     group,
                     types[item.name],
                     getattr(defaults, item.name),
-                    item.metadata["help"],
+                    self.help.get(item.name, item.metadata["help"]),
+                    *(item.metadata[name] for name in ("least", "most", "choices", "role")),
                 )
         return found
+
+    def named(self, *roles: Role) -> tuple[str, ...]:
+        """The names of the settings that have one of these roles."""
+        return tuple(argument.name for argument in self.arguments().values() if argument.role in roles)
+
+    def with_role(self, role: Role, value: Any) -> dict[str, Any]:
+        """A value for the setting of this role, by its name; nothing where the recipe has none."""
+        return dict.fromkeys(self.named(role), value)
+
+    def value_of(self, role: Role, values: Mapping[str, Any]) -> Any:
+        """The value of the setting of this role; None where there is none."""
+        return next((values[name] for name in self.named(role) if name in values), None)
+
+    def preset(self, name: str) -> Mapping[str, Any]:
+        """Settings by the name of where they were published."""
+        if name not in self.presets:
+            offered = nearest(name, self.presets) if self.presets else f"{self.name} has none"
+            raise BadInput(f"preset={name!r}: unknown; {offered}")
+        return self.presets[name]
 
     def values(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """All arguments with these changes, parsed; every unknown name and bad value is reported at once."""
@@ -144,7 +179,14 @@ class Recipe:
         for name, value in values.items():
             group = known[name].group
             groups[group] = replace(groups[group], **{name: value})
-        return self.compose(task, **groups)
+        algorithm = self.compose(task, **groups)
+        if not self.package:
+            return algorithm
+        if type(algorithm) is not Algorithm:  # its costs must be those of its parts
+            raise Incompatible(
+                f"{self.name}: {self.package} composes a {type(algorithm).__name__}, not an Algorithm"
+            )
+        return replace(algorithm, name=self.name, caveats=(*algorithm.caveats, _FOREIGN.format(self=self)))
 
 
 def parse(value: Any, kind: Any) -> Any:
@@ -186,25 +228,136 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
         Recipe("fvae", vae.fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
-        Recipe("dpd_fvae", vae.dpd_fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
+        Recipe(
+            "dpd_fvae",
+            vae.dpd_fvae,
+            (*CLIENT_LEVEL, ("client", "distributed")),
+            presets={
+                "paper": {
+                    "size": "small",
+                    "rounds": 48,
+                    "epochs": 10,
+                    "batch_size": 20,
+                    "optimizer": "adam",
+                    "learning_rate": 0.001,
+                    "encoder_learning_rate": 0.001,
+                    "clip": 1.0,
+                    "momentum": 0.5,
+                }
+            },
+        ),
         Recipe("fvae_record", fvae_record, (("record", "local"),)),
         Recipe("dpd_fvae_record", dpd_fvae_record, (("record", "local"),)),
         Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),), promises=False),
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
         Recipe("site_vae", site_vae, (("record", "distributed"), ("client", "distributed"))),
         Recipe("site_gan", site_gan, (("record", "distributed"), ("client", "distributed"))),
-        Recipe("fed_vae", fed_vae, (*CLIENT_LEVEL, ("client", "distributed"))),
-        Recipe("dp_fedavg_gan", dp_fedavg_gan, (*CLIENT_LEVEL, ("client", "distributed"))),
-        Recipe("pp_fedgan", pp_fedgan, (("record", "local"),), transport="he"),
-        Recipe("dp_gan", dp_gan, (("record", "central"),), pooled=True),
-        Recipe("dp_fedavg_lm", dp_fedavg_lm, (*CLIENT_LEVEL, ("client", "distributed")), kinds=("text",)),
-        Recipe("dp_fed_wae", dp_fed_wae, (("client", "local"),)),
+        Recipe(
+            "fed_vae",
+            fed_vae,
+            (*CLIENT_LEVEL, ("client", "distributed")),
+            help={
+                "learning_rate": "step size at the client (0: 0.1 for tables, 0.003 for signals, 0.01 for images, "
+                "0.001 for images by adam)",
+                "encoder_learning_rate": "step size of the private encoder (0: 0.03 for tables, 0.003 for signals and "
+                "images)",
+            },
+        ),
+        Recipe(
+            "dp_fedavg_gan",
+            dp_fedavg_gan,
+            (*CLIENT_LEVEL, ("client", "distributed")),
+            help={"learning_rate": "step size at the client (0: 1 for tables, 20 for images)"},
+            presets={
+                "paper": {
+                    "start_share": 0.0,
+                    "rounds": 1000,
+                    "cohort": 10,
+                    "clip": 0.1,
+                    "most_batches": 6,
+                    "learning_rate": 0.0005,
+                    "game": "wasserstein",
+                    "width": 16,
+                    "latent": 128,
+                    "generator_steps": 6,
+                    "generator_batch": 32,
+                    "generator_learning_rate": 0.005,
+                }
+            },
+        ),
+        Recipe(
+            "pp_fedgan",
+            pp_fedgan,
+            (("record", "local"),),
+            transport="he",
+            presets={"paper": {"start_share": 0.0, "alternations": 1, "steps": 94, "batch_rate": 0.02133}},
+        ),
+        Recipe(
+            "dp_gan",
+            dp_gan,
+            (("record", "central"),),
+            pooled=True,
+            presets={"paper": {"start_share": 0.0}},
+        ),
+        Recipe(
+            "dp_fedavg_lm",
+            dp_fedavg_lm,
+            (*CLIENT_LEVEL, ("client", "distributed")),
+            kinds=("text",),
+            help={"learning_rate": "step size at the client (0: 6, or 3 without privacy)"},
+            presets={"paper": {"size": "paper", "rounds": 2000, "learning_rate": 0.5}},
+        ),
+        Recipe(
+            "dp_fed_wae",
+            dp_fed_wae,
+            (("client", "local"),),
+            presets={
+                "paper": {
+                    "opening": 0.0,
+                    "label_weight": 1.0,
+                    "alpha": 0.1,
+                    "epochs": 10,
+                    "optimizer": "adam",
+                    "learning_rate": 0.001,
+                    "group": 10,
+                }
+            },
+        ),
     )
 }
 
 
+def all_recipes() -> dict[str, Recipe]:
+    """The recipes of fedsynth, and those of other packages that are installed here."""
+    plugins = _installed()
+    foreign = {name: replace(one, package=plugins.packages[name]) for name, one in plugins.objects.items()}
+    return {**RECIPES, **foreign}
+
+
 def recipe_named(name: str) -> Recipe:
     """The recipe, or an error with the nearest name."""
-    if name not in RECIPES:
-        raise BadInput(f"recipe={name!r}: unknown; {nearest(name, RECIPES)}")
-    return RECIPES[name]
+    known = all_recipes()
+    if name not in known:
+        why = _installed().broken.get(name) or f"unknown; {nearest(name, known)}"
+        raise BadInput(f"recipe={name!r}: {why}; a recipe of another package must be installed here too")
+    return known[name]
+
+
+@cache
+def _installed() -> Plugins:
+    return load_plugins("fedsynth.recipes", _problem)
+
+
+def _problem(name: str, value: Any) -> str | None:
+    if not isinstance(value, Recipe):
+        return f"{type(value).__name__} is no Recipe"
+    if value.name != name or name in RECIPES:
+        return (
+            f"the recipe is called {value.name!r}" if value.name != name else "fedsynth has one of that name"
+        )
+    double = [role for role in _ONCE if len(value.named(role)) > 1]
+    if double:
+        return f"several settings have the role {' and the role '.join(double)}"
+    if not value.named("rounds"):
+        return "no setting has the role rounds"
+    return None

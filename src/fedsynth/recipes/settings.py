@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from fedsynth.errors import BadInput, nearest
 from fedsynth.federation.server import Momentum, ServerAdam, ServerRule
@@ -12,39 +12,55 @@ from fedsynth.models.signal import SIGNAL_DECODERS
 from fedsynth.training.optimizer import SGD, Adam, Optimizer
 from fedsynth.training.rule import DPSGD, Epochs
 
+_Group = TypeVar("_Group")
+Role = Literal["rounds", "noise", "budget", "rate", "cohort", "clip", "records", "records_each", "clients"]
 
-def setting(default: Any, meaning: str, least: float | None = None, most: float | None = None) -> Any:
-    """A field with its meaning, shown by `fedsynth run --help-recipe`, and the range it must lie in."""
-    return field(default=default, metadata={"help": meaning, "least": least, "most": most})
+
+def setting(
+    default: Any,
+    meaning: str,
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    choices: tuple[str, ...] = (),
+    role: Role | None = None,
+) -> Any:
+    """A field with its meaning, shown by `fedsynth recipes NAME`, and the range or the words it must lie in.
+
+    By its `role` the rest of fedsynth knows what a setting is for, whatever its name: `noise` is calibrated from
+    epsilon, a `budget` is epsilon itself, `rounds` follow from both; `records` is a public number that can be paid
+    for, `records_each` that of a usual client; `cohort` and `clients` need so many clients to be there.
+    """
+    metadata = {"help": meaning, "least": least, "most": most, "choices": choices, "role": role}
+    return field(default=default, metadata=metadata)
 
 
 def check_ranges(group: Any) -> None:
-    """Refuse the first value outside its range."""
+    """Refuse the first value outside its range or its words."""
     for item in fields(group):
-        value, least, most = (
-            getattr(group, item.name),
-            item.metadata.get("least"),
-            item.metadata.get("most"),
-        )
-        values = value if isinstance(value, tuple) else (value,)
-        for number in values:
-            if number is None or isinstance(number, str):
+        value, limits = getattr(group, item.name), item.metadata
+        for one in value if isinstance(value, tuple) else (value,):
+            if limits["choices"] and one not in limits["choices"]:
+                raise BadInput(f"{item.name}={one!r}: unknown; {nearest(one, limits['choices'])}")
+            if one is None or isinstance(one, str):
                 continue
-            if (least is not None and number < least) or (most is not None and number > most):
+            least, most = limits["least"], limits["most"]
+            if (least is not None and one < least) or (most is not None and one > most):
                 span = f"at least {least:g}" if most is None else f"between {least:g} and {most:g}"
-                raise BadInput(f"{item.name}={number}: expected {span} ({item.metadata['help']})")
+                raise BadInput(f"{item.name}={one}: expected {span} ({limits['help']})")
+
+
+def checked(group: type[_Group]) -> type[_Group]:
+    """Make a dataclass of settings, which is to be decorated next, refuse values out of range."""
+    group.__post_init__ = check_ranges  # type: ignore[attr-defined]
+    return group
 
 
 OPTIMIZERS: dict[str, Callable[[float], Optimizer]] = {"adam": Adam, "sgd": SGD}
 
 
-def one_of(name: str, value: str, known: Iterable[str]) -> None:
-    """Refuse a word that is not among the known ones."""
-    if value not in known:
-        raise BadInput(f"{name}={value!r}: unknown; {nearest(value, known)}")
-
-
 @dataclass(frozen=True)
+@checked
 class Architecture:
     """The autoencoder's size and the weight of its prior."""
 
@@ -57,19 +73,20 @@ class Architecture:
         "in the normalized form",
         0.0,
     )
-    signal: str = setting("spectral", "spectral or dense: for tables whose columns all have bins=1, a signal")
+    signal: str = setting(
+        "spectral",
+        "spectral or dense: for tables whose columns all have bins=1, a signal",
+        choices=tuple(SIGNAL_DECODERS),
+    )
     size: str = setting(
         "free",
         "small (about 185,000 variables) or large (3.85 million): DPD-fVAE's image networks; free: by latent and width",
+        choices=("free", "small", "large"),
     )
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("signal", self.signal, SIGNAL_DECODERS)
-        one_of("size", self.size, ("free", "small", "large"))
 
 
 @dataclass(frozen=True)
+@checked
 class Local:
     """What a client does in a round."""
 
@@ -78,14 +95,12 @@ class Local:
     learning_rate: float = setting(
         0.0, "step size at the client (0: 0.1 for tables, 0.01 for images, 0.001 for images by adam)", 0.0
     )
-    optimizer: str = setting("sgd", "adam, sgd, or auto: adam for images and sgd for tables")
+    optimizer: str = setting(
+        "sgd", "adam, sgd, or auto: adam for images and sgd for tables", choices=(*OPTIMIZERS, "auto")
+    )
     most_batches: int = setting(
         0, "at most so many batches a pass, for clients with very many rows (0: all)", 0
     )
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("optimizer", self.optimizer, (*OPTIMIZERS, "auto"))
 
     @property
     def rule(self) -> Epochs:
@@ -101,17 +116,14 @@ class Local:
 
 
 @dataclass(frozen=True)
+@checked
 class PrivateEncoder:
     """How a client trains the encoder that it never shares."""
 
     encoder_learning_rate: float = setting(
         0.0, "step size of the private encoder (0: 0.03 for tables, 0.003 for images)", 0.0
     )
-    encoder_optimizer: str = setting("adam", "adam or sgd")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("encoder_optimizer", self.encoder_optimizer, OPTIMIZERS)
+    encoder_optimizer: str = setting("adam", "adam or sgd", choices=tuple(OPTIMIZERS))
 
     def build(self, kind: str) -> Optimizer:
         """The encoder's optimizer."""
@@ -120,19 +132,22 @@ class PrivateEncoder:
 
 
 @dataclass(frozen=True)
+@checked
 class Rounds:
     """How often the server asks, whom, and what it does with the answer."""
 
-    rounds: int = setting(150, "rounds of training", 1)
-    rate: float = setting(0.2, "chance of each client to take part in a round", 1e-9, 1.0)
-    cohort: int = setting(0, "a fixed number of clients a round instead of a rate (0: use the rate)", 0)
+    rounds: int = setting(150, "rounds of training", 1, role="rounds")
+    rate: float = setting(0.2, "chance of each client to take part in a round", 1e-9, 1.0, role="rate")
+    cohort: int = setting(
+        0, "a fixed number of clients a round instead of a rate (0: use the rate)", 0, role="cohort"
+    )
     momentum: float = setting(0.9, "server momentum", 0.0, 0.9999)
     server_learning_rate: float = setting(1.0, "server step size", 1e-12)
-    server: str = setting("momentum", "momentum or adam: what the server does with the mean update")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("server", self.server, ("momentum", "adam"))
+    server: str = setting(
+        "momentum",
+        "momentum or adam: what the server does with the mean update",
+        choices=("momentum", "adam"),
+    )
 
     def build(self) -> ServerRule:
         """The server's rule."""
@@ -142,21 +157,22 @@ class Rounds:
 
 
 @dataclass(frozen=True)
+@checked
 class Passes:
     """How long pooled data are trained on."""
 
-    rounds: int = setting(20, "rounds of `epochs` passes each; progress is saved after each round", 1)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    rounds: int = setting(
+        20, "rounds of `epochs` passes each; progress is saved after each round", 1, role="rounds"
+    )
 
 
 @dataclass(frozen=True)
+@checked
 class ClientPrivacy:
     """Client-level protection: the clip is the most that one client can move the sum."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
-    clip: float = setting(0.4, "largest L2 norm of a client's update", 1e-12)
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    clip: float = setting(0.4, "largest L2 norm of a client's update", 1e-12, role="clip")
     balance_share: float = setting(
         0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
     )
@@ -164,24 +180,19 @@ class ClientPrivacy:
         0.1, "share of the clip that carries the training loss, so that it is private too", 0.001, 0.7
     )
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
+@checked
 class RecordPrivacy:
     """Record-level protection by DP-SGD over all trained parts."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0)
-    clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12)
+    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12, role="clip")
     balance_share: float = setting(
         0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
     )
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
-    records: int = setting(0, "the public number of records (0: pay for a noisy count)", 0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    records: int = setting(0, "the public number of records (0: pay for a noisy count)", 0, role="records")
 
     def rule(self, rate: float, steps: int, records: int, loss_bound: float) -> DPSGD:
         """DP-SGD over pooled records, each in a batch with chance `rate`; who pooled them adds the noise."""

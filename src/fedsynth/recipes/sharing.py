@@ -15,7 +15,7 @@ from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.quantize import LARGEST
 from fedsynth.privacy.sampling import most_drawn
-from fedsynth.recipes.settings import check_ranges, setting
+from fedsynth.recipes.settings import checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.transport.registry import transport_named
 
@@ -24,6 +24,7 @@ _MOST_RECORDS = 5_000_000  # that can be counted: more would leave the ring, or 
 
 
 @dataclass(frozen=True)
+@checked
 class Sharing:
     """How noise and masks are shared out over the parties of a sum, under trust=distributed."""
 
@@ -36,9 +37,6 @@ class Sharing:
     bits: int = setting(
         0, "bits of a number on the wire (0: 20 for clients, 24 for records, 31 for counts)", 0, 31
     )
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     def parties(self, task: Task) -> Parties:
         """Who shares out the noise: the clients of the task, of which the largest participant knows its own shares."""

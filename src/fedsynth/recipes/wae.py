@@ -7,8 +7,8 @@ this holds by construction, and nothing is gained from sampling. No loss is sent
 
 Beyond the paper: an opening question (see recipes/opening.py) to a part of the clients, who then do not train; a label
 that weighs more than one column; the smallest `alpha` that keeps messages likely to be from the favored coordinates.
-The paper's setting is `opening=0 label_weight=1 alpha=0.1 epochs=10 optimizer=adam learning_rate=0.001 group=10`, but
-for the class balance, which one client in fifty is asked for so that rows of a given class can be drawn.
+The paper's setting is `--preset paper`, but for the class balance, which one client in fifty is asked for so that rows
+of a given class can be drawn.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from fedsynth.privacy.none import NoPrivacy
 from fedsynth.privacy.response import Views, best_view
 from fedsynth.privacy.signds import SignDS
 from fedsynth.recipes.opening import FirstRow, Opening, Simulate, UniformImages, UniformRows, pretrain
-from fedsynth.recipes.settings import Local, check_ranges, one_of, setting
+from fedsynth.recipes.settings import Local, checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, BOTH
 from fedsynth.training.plan import Phase
-from fedsynth.training.rule import Epochs
 from fedsynth.transport.registry import transport_named
 
 _FAVORED = 0.85  # the chance that a message is from the favored coordinates, where alpha is chosen by it
@@ -41,6 +40,7 @@ DECODES = ("drawn", "likeliest")
 
 
 @dataclass(frozen=True)
+@checked
 class WassersteinArchitecture:
     """The autoencoder's size and what its loss weighs."""
 
@@ -49,45 +49,41 @@ class WassersteinArchitecture:
     width: int = setting(16, "channels of the first convolution, for images", 1)
     penalty: float = setting(1.0, "weight of the discrepancy between codes and prior (lambda)", 0.0)
     label_weight: float = setting(20.0, "how many columns the label counts for in the loss", 0.0)
-    decode: str = setting("drawn", "drawn: values by their chance; likeliest: as in the paper")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        one_of("decode", self.decode, DECODES)
+    decode: str = setting(
+        "drawn", "drawn: values by their chance; likeliest: as in the paper", choices=DECODES
+    )
 
 
 @dataclass(frozen=True)
+@checked
 class Turns:
     """How clients take turns, and what the server does with their signs."""
 
-    rounds: int = setting(0, "rounds of training (0: until every client has had its turns)", 0)
+    rounds: int = setting(0, "rounds of training (0: until every client has had its turns)", 0, role="rounds")
     group: int = setting(100, "clients a round", 1)
     participations: int = setting(1, "the most rounds that a client takes part in (t_r)", 1)
     server_learning_rate: float = setting(1.0, "how far the mean sign moves the model (gamma)", 1e-12)
     momentum: float = setting(0.0, "server momentum", 0.0, 0.9999)
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
+@checked
 class SignPrivacy:
     """Each client's budget, and how it is spent on indices."""
 
-    epsilon: float = setting(0.0, "what a client may spend in all; from --epsilon", 0.0)
+    epsilon: float = setting(0.0, "what a client may spend in all; from --epsilon", 0.0, role="budget")
     alpha: float = setting(
-        0.0, "share of coordinates that are favored (0: the smallest that keeps 85% of messages among them)"
+        0.0,
+        "share of coordinates that are favored (0: the smallest that keeps 85% of messages among them)",
+        0.0,
+        1.0,
     )
     top: int = setting(0, "number of coordinates that are favored, instead of alpha (k; 0: use alpha)", 0)
     indices: int = setting(1, "indices that a client sends, drawn together (h)", 1)
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        if self.alpha and not 0 < self.alpha <= 1:
-            raise BadInput(f"alpha={self.alpha:g}: the share of favored coordinates lies in (0, 1]")
-
 
 @dataclass(frozen=True)
+@checked
 class Start:
     """Where training starts: an opening question to part of the clients, and training on simulated rows."""
 
@@ -97,9 +93,6 @@ class Start:
     columns: int = setting(0, "columns asked of each, beside the label (0: as many as tell most)", 0)
     latent_classes: int = setting(8, "classes of the mixture that is fitted to the answers", 1)
     pretraining: int = setting(2000, "steps on simulated rows before training", 0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 def wasserstein(task: Task, architecture: WassersteinArchitecture) -> Model:
@@ -228,7 +221,7 @@ def dp_fed_wae(
             Phase(
                 OBJECTIVE,
                 {part: local.build(task.kind) for part in BOTH},
-                Epochs(local.epochs, local.batch_size),
+                local.rule,
             ),
         ),
         mechanism=mechanism_of(task, privacy, used, total_size(model, BOTH)),

@@ -24,7 +24,6 @@ from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 
 _TRIES = 200  # batches drawn for a condition before giving up
-_BY_CLIENTS = ("cohort", "buffer", "concurrency", "separation")  # settings that only so many clients can meet
 Images = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -43,7 +42,8 @@ class Generator:
         """The model that the recipe composes for this schema; privacy settings do not matter here."""
         task = Task(self.schema, clients=2, private=False)
         recipe = recipe_named(self.recipe)
-        usual = {name: recipe.arguments()[name].default for name in _BY_CLIENTS if name in self.values}
+        few = recipe.named("cohort", "clients")  # settings that only so many clients can meet
+        usual = {name: recipe.arguments()[name].default for name in few}
         return recipe.build(task, {**self.values, **usual}).model
 
     def sample(

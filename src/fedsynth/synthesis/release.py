@@ -16,7 +16,7 @@ from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.privacy.wording import caveats_dealt
 from fedsynth.recipes.budget import adjacency_of, sampling_of
-from fedsynth.recipes.registry import recipe_named
+from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.synthesis.generator import Generator
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared
@@ -40,11 +40,11 @@ def caveats_of(prepared: Prepared, raw: RawClients) -> tuple[str, ...]:
     return tuple(caveats_dealt(raw.dealt, prepared.unit, reads_rows=reads_rows))
 
 
-def public_units(unit: Unit, clients: int, values: Mapping[str, Any]) -> int:
+def public_units(recipe: Recipe, unit: Unit, clients: int, values: Mapping[str, Any]) -> int:
     """How many clients or records there are, as far as that is public: their true number of records never is."""
     if unit == "client":
         return clients
-    return int(values.get("records") or clients * values.get("usual_records", 1))
+    return int(recipe.value_of("records", values) or clients * (recipe.value_of("records_each", values) or 1))
 
 
 def known_clients(request: Request, ledger: Ledger) -> int | None:
@@ -88,6 +88,6 @@ def release(
         seeded=seeded,
         inferred=prepared.schema.inferred(),
         caveats=(*algorithm.caveats, *algorithm.transport.caveats, *caveats),
-        units=public_units(prepared.unit, algorithm.schedule.clients, prepared.values),
+        units=public_units(prepared.recipe, prepared.unit, algorithm.schedule.clients, prepared.values),
     )
     return generator, told

@@ -28,6 +28,7 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Charge, Unit
 from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
+from fedsynth.recipes.effect import refuse_without_effect
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.sharing import shared_count
 from fedsynth.recipes.task import Task
@@ -139,16 +140,19 @@ def prepare(
     held = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
     task = task_of(recipe, request, schema, held)
+    refuse_without_effect(recipe, task, request.arguments)
     if request.target is None:
         if request.rounds is not None:
-            values["rounds"] = request.rounds
+            values |= recipe.with_role("rounds", request.rounds)
         return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
     if earlier is not None:
         payer.begin_with(earlier)
-    if task.unit == "record" and "records" in values and not values["records"]:
-        built = recipe.build(task, {**values, "records": held.rows})  # a bad argument must not cost anything
+    if task.unit == "record" and recipe.value_of("records", values) == 0:
+        built = recipe.build(
+            task, {**values, **recipe.with_role("records", held.rows)}
+        )  # bad arguments cost nothing
         payer = payer.capped(request.target, task.unit, adjacency_of(built))
-        values["records"] = _count_records(task, values, held, rng, payer)
+        values |= recipe.with_role("records", _count_records(task, values, held, rng, payer))
     algorithm, values = fit_budget(recipe, task, values, request.target, payer.ledger.lines())
     payer.approve(algorithm, algorithm.rounds)
     return Prepared(recipe, schema, held, algorithm, values, request)

@@ -70,10 +70,10 @@ class ShadowGame:
         else:
             whole = self.request.clients or self.clients or rows
             clients = int(np.clip(round(whole * share), *_CLIENTS))
-            if values.get("cohort"):
-                values["cohort"] = max(1, round(values["cohort"] * clients / whole))
-        if values.get("records"):
-            values["records"] = size
+            if cohort := recipe.value_of("cohort", values):
+                values |= recipe.with_role("cohort", max(1, round(cohort * clients / whole)))
+        if recipe.value_of("records", values):
+            values |= recipe.with_role("records", size)
         asked = self.request
         return Shadows(asked.recipe, schema, values, clients, asked.private, asked.unit, asked.trust)
 

@@ -84,8 +84,8 @@ class Setup:
         unit, trust = recipe.protection(unit, trust)
         schema = schema or _example(recipe)
         values = recipe.values(arguments)
-        if "records" in values and not values["records"]:
-            values["records"] = _USUAL_RECORDS
+        if not recipe.value_of("records", values):
+            values |= recipe.with_role("records", _USUAL_RECORDS)
         clients = 1 if recipe.pooled else _USUAL_CLIENTS[unit]
         _, values = fit_budget(recipe, recipe.task(schema, clients, unit=unit, trust=trust), values, target)
         return cls(recipe, schema, values, target.delta, clients, unit, trust)
@@ -143,8 +143,9 @@ class Setup:
         task = self.recipe.task(self.schema, clients, unit=unit, trust=trust)
         values = {**self.values, "latent": min(4, self.values.get("latent", 4))}
         values |= {"hidden": (size,), "width": size // 4}
-        if values.get("cohort"):
-            values["cohort"] = max(1, round(values["cohort"] * clients / (self.clients or clients)))
+        if cohort := self.recipe.value_of("cohort", values):
+            fewer = max(1, round(cohort * clients / (self.clients or clients)))
+            values |= self.recipe.with_role("cohort", fewer)
         if trust == "distributed":  # everybody arrives, and their noise is just what the claim needs
             values |= {"threshold": clients, "colluders": 0}
         known = self.recipe.arguments()

@@ -28,7 +28,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import shown
-from fedsynth.recipes.registry import RECIPES
+from fedsynth.recipes.registry import all_recipes
 
 NAME = "public.html"
 _MATRIX_ROWS = 50_000
@@ -158,7 +158,7 @@ def _schema(schema: Schema) -> list[Any]:
 
 
 def _method(released: Released) -> list[Any]:
-    recipe = RECIPES.get(str(released.settings.get("recipe")))
+    recipe = all_recipes().get(str(released.settings.get("recipe")))
     told = (recipe.compose.__doc__ or "").strip().splitlines()[0] if recipe else ""
     uses = (
         "Meant for developing software, teaching and trying out a study design. Rare groups suffer first from "

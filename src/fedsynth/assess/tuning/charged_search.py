@@ -132,21 +132,22 @@ class ChargedSearch:
     def _values(self, recipe: Recipe) -> Settings:
         """What all candidates have in common."""
         values = recipe.values(self.request.arguments)
-        return values if self.request.rounds is None else {**values, "rounds": self.request.rounds}
+        rounds = self.request.rounds
+        return values if rounds is None else {**values, **recipe.with_role("rounds", rounds)}
 
     def _calibrated(self, recipe: Recipe, task: Task, spent: Sequence[DpEvent]) -> tuple[float, float]:
         """The noise of each training and of the statistic: all of it and what was `spent` cost what was asked for."""
         target = self.request.target
         assert target is not None
         values = self._values(recipe)
-        if "noise_multiplier" not in values or task.trust != "central":
+        if not recipe.named("noise") or task.trust != "central":
             raise Incompatible(
                 f"{recipe.name} with trust={task.trust}: a charged search needs a trusted server that adds the "
                 "noise and keeps what lost to itself; use trust=central, or search on public rows"
             )
 
         def built(settings: Settings, noise: float) -> Algorithm:
-            return recipe.build(task, {**values, **settings, "noise_multiplier": noise})
+            return recipe.build(task, {**values, **settings, **recipe.with_role("noise", noise)})
 
         costs = {repr(cost(built(settings, 1.0))) for settings in self.tried}
         if len(costs) > 1:
@@ -177,7 +178,7 @@ class ChargedSearch:
     def _prepared(
         self, recipe: Recipe, task: Task, held: Clients, settings: Settings, noise: float
     ) -> Prepared:
-        values = {**self._values(recipe), **settings, "noise_multiplier": noise}
+        values = {**self._values(recipe), **settings, **recipe.with_role("noise", noise)}
         return Prepared(recipe, self.schema, held, recipe.build(task, values), values, self.request)
 
     def _count(self, rng: Rng) -> int:

@@ -1,0 +1,40 @@
+"""All that a package needs to add a recipe, a model, a mechanism or a metric (docs/extending.md).
+
+Names that are not listed here may change with any version.
+"""
+
+from fedsynth.assess.metric import Metric
+from fedsynth.data.encode import Block
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput, Incompatible, NotPrivate
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.query import Query
+from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Rotation, Schedule
+from fedsynth.federation.server import Momentum, ServerAdam
+from fedsynth.models.model import Batch, Model, Objective, Params, call, total_size, weighted_mean
+from fedsynth.models.rows import draw_rows
+from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.clip import Clip
+from fedsynth.privacy.local import LocalGaussian
+from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Wire
+from fedsynth.privacy.none import NoPrivacy
+from fedsynth.privacy.plugged import mechanism_named
+from fedsynth.recipes.registry import RECIPES, Recipe
+from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, checked, setting
+from fedsynth.recipes.sharing import Sharing, shared_out
+from fedsynth.recipes.task import Task
+from fedsynth.recipes.vae import client_balance, client_mechanism, schedule_of
+from fedsynth.rng import Rng
+from fedsynth.training.optimizer import SGD, Adam
+from fedsynth.training.plan import Phase
+from fedsynth.training.rule import DPSGD, Epochs
+from fedsynth.transport.registry import transport_named
+
+__all__ = [
+    "DPSGD", "RECIPES", "SGD", "Adam", "Algorithm", "BadInput", "Batch", "Block", "CentralGaussian", "Charge",
+    "ClientPrivacy", "Clip", "Epochs", "Everyone", "FixedCohort", "Home", "Incompatible", "Local", "LocalGaussian",
+    "Mechanism", "Metric", "Model", "Momentum", "NoPrivacy", "NotPrivate", "Objective", "Params", "Phase",
+    "PoissonCohort", "Query", "Recipe", "Release", "Rng", "Rotation", "Rounds", "Schedule", "Schema", "ServerAdam",
+    "Sharing", "Task", "Wire", "call", "checked", "client_balance", "client_mechanism", "draw_rows", "mechanism_named",
+    "schedule_of", "setting", "shared_out", "total_size", "transport_named", "weighted_mean",
+]  # fmt: skip

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: install demo test lint types browser bench-simulator bench-federation bench-secure soak mutants tables clean
+.PHONY: install demo test lint types browser bench-simulator bench-federation bench-secure soak mutants package tables clean
 install: $(STAMP)
 
 # torch goes first and by itself: resolvers that choose it along with the rest fetch gigabytes of CUDA
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install
 	$(BIN)/python -m fedsynth.cli.demo
 
-test: lint types browser
+test: lint types browser package
 	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile
 
 # pages are tested in a real browser; without one those tests are skipped with a message
@@ -29,6 +29,18 @@ browser:
 lint: install
 	$(BIN)/ruff format --check src tests benchmarks examples experiments tools
 	$(BIN)/ruff check src tests benchmarks examples experiments tools
+
+# a wheel and an sdist as they would be published, and the demo from the wheel in a venv that has nothing of this checkout
+package: install
+	@rm -rf build/dist build/bare build/elsewhere && mkdir -p build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build twine "setuptools>=77"
+	$(BIN)/python -m build --no-isolation --outdir build/dist . >build/package.log 2>&1 || { cat build/package.log; exit 1; }
+	$(BIN)/twine check --strict build/dist/*
+	$(PYTHON) -m venv build/bare
+	build/bare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	build/bare/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls build/dist/*.whl)[report,demo]"
+	mkdir build/elsewhere && cd build/elsewhere && ../bare/bin/python -m fedsynth.cli.demo >demo.log 2>&1 || { cat demo.log; exit 1; }
+	@rm -rf build/bare
 
 types: install
 	$(BIN)/mypy

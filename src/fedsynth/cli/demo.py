@@ -30,15 +30,15 @@ from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 DATA = "rand_health"
-EPSILON, DELTA = 8.0, 1e-5
+EPSILON, DELTA = 1.0, 1e-5
 ROWS = 10_000
 _SHOWN_ROWS = 3
 _STEPS = (
-    "The server sends a model to people drawn by chance; each trains it on their own rows.",
-    "Each sends back a change of limited size. One half of the model, the encoder, never leaves.",
+    "The server asks which values go together; each person counts that in their own rows.",
+    "Each sends back shares of limited size: somebody with many rows weighs as one.",
     "Only the sum is used, after noise was added to it and its cost was written to a ledger.",
-    f"Training stops before the privacy budget of a whole person (epsilon {EPSILON:g}, delta {DELTA:g}) is used up.",
-    "The other half, the decoder, makes up people: as many as you like, at no further cost.",
+    f"It asks again where it knows least, until a person's budget (epsilon {EPSILON:g}, delta {DELTA:g}) is used.",
+    "The distribution that fits all answers makes up people: as many as you like, at no further cost.",
 )
 _FILES = {
     "synthetic.parquet": "may be published: the synthetic table",
@@ -120,7 +120,6 @@ def _introduce(console: Console, train: pd.DataFrame, test: pd.DataFrame, schema
 def _fit(train: pd.DataFrame, schema: Schema, out: Path, rounds: int | None, quiet: bool) -> Synthesizer:
     """A real private run: without a seed, so that the noise comes from the operating system."""
     request = Request(
-        recipe="dpd_fvae",
         data=DATA,
         client_column=schema.client,
         label=schema.label,

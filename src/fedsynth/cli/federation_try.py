@@ -13,7 +13,6 @@ from fedsynth.cli import flags
 from fedsynth.cli.federated import federation_installed, say
 from fedsynth.cli.flags import option
 from fedsynth.errors import BadInput, FedsynthError
-from fedsynth.synthesis.request import DEFAULT_RECIPE
 
 _PATIENCE_S = 180.0
 
@@ -74,7 +73,7 @@ def try_out(
         raise BadInput(f"not all sites are connected after {_PATIENCE_S:g} s; look at {out}/*.log")
     typer.echo(
         f"{len(frames)} sites are connected. Now, for example:\n  fedsynth run --federation {out} --schema {schema} "
-        f"--recipe {DEFAULT_RECIPE} --epsilon 8 --delta {delta:g} --out RUN\n"
+        f"--epsilon 1 --delta {delta:g} --out RUN\n"
         f"and at the end:\n  fedsynth federation stop {out}"
     )
 

@@ -49,11 +49,10 @@ def run(
 ) -> None:
     """Make a synthetic data set out of many clients' data.
 
-    Give --epsilon and --delta: the noise is calibrated to spend just that. The run folder then holds
+    Give --epsilon: the noise is calibrated to spend just that. The run folder then holds
     the synthetic data, the generator, the privacy statement, the ledger and the history.
 
-    Example: fedsynth run patients.csv --schema schema.json --client-column "patient id" --label outcome
-    --recipe dpd_fvae --epsilon 8 --delta 1e-5 --out RUN
+    Example: fedsynth run patients.csv --schema schema.json --epsilon 1 --out RUN
     """
     from fedsynth.cli import federated
     from fedsynth.synthesis.folder import Folder
@@ -163,7 +162,9 @@ def _train(out: Path, request: Request, schema: Schema, quiet: bool, *, resume: 
         if resume:
             synthesizer.resume(raw, out, watch=watch)
         else:
-            synthesizer.fit(raw, folder=out, watch=watch)
+            if synthesizer.request.chosen:
+                watch.note(synthesizer.request.chosen)
+            synthesizer.fit(raw, folder=out, watch=watch, note=watch.note)
     write_sample(synthesizer, out)
     return synthesizer
 

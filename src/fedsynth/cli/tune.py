@@ -130,6 +130,7 @@ def _free(
     if out.exists():
         raise BadInput(f"{out}: exists already; choose another name")
     schema = schema_of(request)
+    request = request.resolved(schema)
     search = FreeSearch(request, schema, read_clients(request, schema), runs, request.seed or 0)
     with StepProgress(quiet=quiet) as progress:
         trials = search.trials(candidates(request.recipe, choices), progress)
@@ -171,6 +172,7 @@ def _charged(
     from fedsynth.synthesis.synthesizer import Synthesizer
 
     schema = schema_of(request)
+    request = request.resolved(schema)
     tried = candidates(request.recipe, choices)
     typer.echo("fedsynth: searching; how long it takes is drawn at random, so no progress is shown", err=True)
     best = ChargedSearch(request, schema, read_clients(request, schema), tried, trials).run(out)

@@ -76,7 +76,7 @@ class Assignment:
                     f"{name}: in a federation each site decides that, in its site.toml; leave it out"
                 )
         name = f"{time.strftime('%Y%m%d')}-{secrets.token_hex(6)}"
-        place = str(kit.folder)
+        place, request = str(kit.folder), request.resolved(schema)
         return cls(name, place, minimum_sites, request.to_toml(), schema.to_dict(), patience.round_s, earlier)
 
     @classmethod

@@ -231,7 +231,12 @@ def learn_balance(algorithm: Algorithm, link: Link, state: ServerState, rng: Rng
     """
     if algorithm.opening is None or state.balance is not None:
         return state
-    answer = ask(algorithm.opening, link, state, rng, pay)
+    return with_opening_answer(algorithm, state, ask(algorithm.opening, link, state, rng, pay), rng)
+
+
+def with_opening_answer(algorithm: Algorithm, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
+    """The state with what the answer to the opening question says."""
+    assert algorithm.opening is not None
     if algorithm.opening.learn is not None:
         return algorithm.opening.learn(state, answer, rng.at("learn"))
     return state.with_balance(as_probabilities(answer))

@@ -69,6 +69,11 @@ class InProcess:
         room = _CHUNK_BYTES[torch.device(self._device).type]
         return _TOGETHER if job.together else max(1, room // (4 * job.wire.dim))
 
+    @property
+    def waiting(self) -> int:
+        """Chunks that are queued."""
+        return len(self._queue)
+
     def next(self) -> Arrival:
         """Train the next chunk."""
         job, ids, state = self._queue.popleft()

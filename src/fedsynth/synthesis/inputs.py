@@ -22,7 +22,8 @@ def schema_of(request: Request) -> Schema:
         )
     schema = Schema.load(request.schema)
     if request.private:
-        unit, _ = recipe_named(request.recipe).protection(request.unit, request.trust)
+        recipe = recipe_named(request.resolved(schema).recipe)
+        unit, _ = recipe.protection(request.unit, request.trust)
         owner = request.client_column or schema.client
         check_payer(schema, None if request.clients else owner, unit)
     schema = schema.with_label(request.label) if request.label else schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +19,12 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
+from fedsynth.synthesis.forecast import forecast
 from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
-from fedsynth.synthesis.request import DEFAULT_RECIPE, Request
+from fedsynth.synthesis.request import AUTO, Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
 
@@ -43,7 +44,7 @@ class Synthesizer:
 
     def __init__(
         self,
-        recipe: str = DEFAULT_RECIPE,
+        recipe: str = AUTO,
         schema: Schema | None = None,
         *,
         epsilon: float | None = None,
@@ -80,7 +81,7 @@ class Synthesizer:
             device=device,
             accept=accept,
             arguments=arguments,
-        )
+        ).resolved(schema)
         self.history: list[dict[str, Any]] = []
         self.notes: list[str] = []  # why training ended early, if it did
         self._chunk = chunk
@@ -92,15 +93,21 @@ class Synthesizer:
     def of(cls, request: Request, schema: Schema) -> Synthesizer:
         """A synthesizer for a request, as the command line makes it."""
         made = cls.__new__(cls)
-        made.schema, made.request, made.history, made.notes = schema, request, [], []
+        made.schema, made.request, made.history, made.notes = schema, request.resolved(schema), [], []
         made._chunk, made._generator, made._statement, made._ledger = None, None, None, Ledger(None)
         return made
 
     def fit(
-        self, clients: RawClients, *, folder: Path | str | None = None, watch: Watch | None = None
+        self,
+        clients: RawClients,
+        *,
+        folder: Path | str | None = None,
+        watch: Watch | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> Synthesizer:
         """Train over the clients; with `folder` everything is written there and a stopped run can be resumed.
 
+        `watch` is called after each round, `note` with what the run will take.
         Only once: a second fit would spend again, and no statement would count both.
         """
         self._refuse_second_fit()
@@ -117,6 +124,8 @@ class Synthesizer:
             check_payer(self.schema, clients.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, payer, earlier)
         self.request = replace(self.request, arguments=prepared.values)
+        if place:
+            self._forecast(prepared, place, rng, note)
         with nullcontext() if place is None else place.owned(begun=False):
             if place:
                 paid, self._ledger = self._ledger, Ledger(place.ledger)
@@ -126,6 +135,15 @@ class Synthesizer:
                 payer = self._payer(place)
             training = Training(prepared, place, payer, rng, watch, self._chunk)
             return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
+
+    def _forecast(
+        self, prepared: Prepared, place: Folder, rng: Rng, note: Callable[[str], None] | None
+    ) -> None:
+        expected = forecast(prepared, rng)
+        if "cost" not in self.request.accept:
+            expected.refuse_absurd(place.path, self.request.recipe)
+        if note:
+            note(f"this run will take {expected}")
 
     def _refuse_second_fit(self) -> None:
         releases = len(self._ledger.releases())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsynth.errors import BadInput
-from fedsynth.inspection.criterion import WeakSlices
+from fedsynth.inspection.criterion import Criterion
 from fedsynth.inspection.plan import Plan, Source
 from fedsynth.inspection.selection import Selection
 from fedsynth.inspection.step import MEETING, SHARES, SLICES, Question, Training
@@ -24,7 +24,7 @@ TABLES = [
     {"by": "example", "criterion": "out_of_vocabulary"},
 ]
 ONE = Selection.parse(TABLES[0])
-FOUND = Selection(WeakSlices(0.7, (0, 3)), "example")
+FOUND = Selection(Criterion("weak_slices", (("accuracy_below", 0.7),), (0, 3)), "example")
 
 
 @pytest.mark.parametrize("table", TABLES)

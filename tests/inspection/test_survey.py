@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
 from fedsynth.data.clients import RawClients
-from fedsynth.inspection.criterion import WeakSlices, criterion_named
+from fedsynth.inspection.criterion import criterion_named
 from fedsynth.inspection.population import Simulated
 from fedsynth.inspection.primary import Installed
 from fedsynth.inspection.selection import Bound, Marks, Selection
@@ -86,7 +86,9 @@ def test_percentiles_become_the_bounds_that_the_answers_show():
 
 def test_weak_classes_are_those_below_the_bound_and_rare_ones_are_left_out():
     right, wrong = [30.0, 5.0, 0.1], [2.0, 30.0, 0.2]
-    assert weak_classes(WeakSlices(0.5), np.array(right + wrong), 1.0).classes == (1,)
+    assert weak_classes(
+        criterion_named("weak_slices", {"accuracy_below": 0.5}), np.array(right + wrong), 1.0
+    ).classes == (1,)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Which rows to look at: criteria as data, evaluated at the client that holds the rows.
 
 A criterion marks rows. What is done with the marks (take the rows, or all rows of clients with many of them) is the
-selection's business.
+selection's business. A new criterion is a function that marks rows, and a line in `_KINDS`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,275 +21,164 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.inspection.primary import Primary, class_scores, row_scores
 
 
-class Criterion(Protocol):
-    """Marks rows of one client. `by_class`: which classes are meant is found out by asking the clients first."""
-
-    needs_model: ClassVar[bool]
-    by_class: ClassVar[bool]
-
-    @property
-    def words(self) -> str:
-        """What it asks for, for a page and for the ledger."""
-        ...
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """The keys that `criterion_named` makes it from, with the name as `criterion`."""
-        ...
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Which rows meet it, [rows] bool."""
-        ...
-
-
 @dataclass(frozen=True)
-class Everyone:
-    """Every row: random examples, to check that the data are what they should be (T1)."""
+class Criterion:
+    """Marks rows of one client, by name and arguments.
 
-    needs_model: ClassVar[bool] = False
-    by_class: ClassVar[bool] = False
-
-    @property
-    def words(self) -> str:
-        """What it asks for."""
-        return "all rows"
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "everyone"}
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """All of them."""
-        return np.ones(rows.rows, dtype=bool)
-
-
-@dataclass(frozen=True)
-class Classified:
-    """Rows that the primary model gets wrong (T2) or right; a row without a label is neither."""
-
-    right: bool
-    needs_model: ClassVar[bool] = True
-    by_class: ClassVar[bool] = False
-
-    @property
-    def words(self) -> str:
-        """What it asks for."""
-        return "classified right" if self.right else "classified wrong"
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "correct" if self.right else "misclassified"}
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Those whose best score is (not) that of their label."""
-        assert model is not None
-        truth = label_places(rows, schema)
-        guess = class_scores(model, rows, len(schema.classes)).argmax(1)
-        return (truth >= 0) & ((guess == truth) == self.right)
-
-
-@dataclass(frozen=True)
-class OutOfVocabulary:
-    """Texts with a word that the public vocabulary does not have (T3)."""
-
-    needs_model: ClassVar[bool] = False
-    by_class: ClassVar[bool] = False
-
-    @property
-    def words(self) -> str:
-        """What it asks for."""
-        return "a word out of the vocabulary"
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "out_of_vocabulary"}
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Those with at least one unknown word."""
-        if rows.texts is None:
-            raise BadInput("criterion 'out_of_vocabulary' is for texts; the data are something else")
-        known = frozenset(TextEncoding(schema).words)
-        if not known:
-            raise BadInput(
-                "criterion 'out_of_vocabulary' needs a vocabulary of words; the schema's symbols are bytes"
-            )
-        return np.array(
-            [any(word not in known for word in words_of(text)) for text in rows.texts], dtype=bool
-        )
-
-
-@dataclass(frozen=True)
-class Unlabelled:
-    """Rows without a label, to be labelled by hand in synthetic form (T5)."""
-
-    needs_model: ClassVar[bool] = False
-    by_class: ClassVar[bool] = False
-
-    @property
-    def words(self) -> str:
-        """What it asks for."""
-        return "no label"
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "unlabelled"}
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Those whose label is missing or none of the classes."""
-        return label_places(rows, schema) < 0
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Rows whose score is below `threshold` (unlikely under a public model) or above it (told apart from public rows).
-
-    The threshold is a public number, for example a quantile of the scores of public rows (T6).
+    `classes` are the classes that `weak_slices` means: the clients are asked for them first.
     """
 
-    threshold: float
-    below: bool
-    needs_model: ClassVar[bool] = True
-    by_class: ClassVar[bool] = False
+    name: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+    classes: tuple[int, ...] = ()
+
+    def __getitem__(self, key: str) -> Any:
+        return dict(self.arguments)[key]
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a primary model judges the rows."""
+        return _KINDS[self.name].needs_model
+
+    @property
+    def by_class(self) -> bool:
+        """Whether the clients are asked which classes are meant."""
+        return self.name == "weak_slices"
 
     @property
     def words(self) -> str:
-        """What it asks for."""
-        return f"score {'below' if self.below else 'above'} {self.threshold:g}"
+        """Describe the rows that meet it, for a page and for the ledger."""
+        return _KINDS[self.name].words.format(**dict(self.arguments))
 
     @property
     def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "unlikely" if self.below else "told_apart", "threshold": self.threshold}
+        """Return the keys that `criterion_named` makes it from, with the name as `criterion`."""
+        return {"criterion": self.name, **dict(self.arguments)}
 
     def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Those on the asked side."""
-        assert model is not None
-        scores = row_scores(model, rows)
-        return scores < self.threshold if self.below else scores > self.threshold
+        """Tell which rows meet it, [rows] bool."""
+        return _KINDS[self.name].marks(self, rows, schema, model)
+
+
+def _everyone(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
+    """Mark every row: random examples, to check that the data are what they should be (T1)."""
+    return np.ones(rows.rows, dtype=bool)
+
+
+def _classified(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
+    """Mark rows that the primary model gets right, or wrong (T2); a row without a label is neither."""
+    assert model is not None
+    truth = label_places(rows, schema)
+    guess = class_scores(model, rows, len(schema.classes)).argmax(1)
+    return (truth >= 0) & ((guess == truth) == (criterion.name == "correct"))
+
+
+def _unknown_word(
+    criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None
+) -> np.ndarray:
+    """Mark texts with a word that the public vocabulary does not have (T3)."""
+    if rows.texts is None:
+        raise BadInput("criterion 'out_of_vocabulary' is for texts; the data are something else")
+    known = frozenset(TextEncoding(schema).words)
+    if not known:
+        raise BadInput(
+            "criterion 'out_of_vocabulary' needs a vocabulary of words; the schema's symbols are bytes"
+        )
+    return np.array([any(word not in known for word in words_of(text)) for text in rows.texts], dtype=bool)
+
+
+def _unlabelled(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
+    """Mark rows whose label is missing or none of the classes, to be labelled by hand in synthetic form (T5)."""
+    return label_places(rows, schema) < 0
+
+
+def _scored(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
+    """Mark rows that are unlikely under a public model, or told apart from public rows, by a public threshold (T6)."""
+    assert model is not None
+    scores, threshold = row_scores(model, rows), criterion["threshold"]
+    return scores < threshold if criterion.name == "unlikely" else scores > threshold
+
+
+def _rule(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
+    """Mark rows of a table whose value compares like that; a missing value never does."""
+    if rows.frame is None:
+        raise BadInput("criterion 'rule' is for tables; the data are something else")
+    name, value = criterion["column"], criterion["value"]
+    column = schema.column(name)
+    if column.numeric != isinstance(value, (int, float)):
+        expected = "a number" if column.numeric else "a text"
+        raise BadInput(f"value={value!r}: the column {name!r} needs {expected} to compare with")
+    values = rows.frame[name]
+    there = values.notna().to_numpy(dtype=bool)
+    plain = values.astype("float64") if column.numeric else values.astype("string")
+    return there & np.asarray(_COMPARE[criterion["is"]](plain, value).fillna(False), dtype=bool)
+
+
+def _weak(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
+    """Mark rows of the classes that the primary model is weakest on (T4 by slice)."""
+    return np.isin(label_places(rows, schema), criterion.classes)
+
+
+def label_places(rows: RawClients, schema: Schema) -> np.ndarray:
+    """Return the class number of each row's label, -1 where there is none."""
+    if schema.label is None:
+        return np.full(rows.rows, -1)
+    if rows.frame is not None:
+        labels = rows.frame[schema.label].astype("string").fillna("").to_numpy()
+    elif rows.labels is not None:
+        labels = np.asarray(rows.labels).astype(str)
+    else:
+        return np.full(rows.rows, -1)
+    return places(labels, schema.classes)
+
+
+class _Kind(NamedTuple):
+    words: str  # with the arguments in braces
+    marks: Callable[[Criterion, RawClients, Schema, Primary | None], np.ndarray]
+    keys: tuple[str, ...] = ()
+    needs_model: bool = False
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Rows of a table with a value: `column` `is_` `value`, where `is_` is one of == != < <= > >=."""
-
-    column: str
-    is_: str
-    value: str | float
-    needs_model: ClassVar[bool] = False
-    by_class: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.is_ not in _COMPARE:
-            raise BadInput(f"is={self.is_!r}: unknown comparison; expected one of {' '.join(_COMPARE)}")
-
-    @property
-    def words(self) -> str:
-        """What it asks for."""
-        return f"{self.column} {self.is_} {self.value}"
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "rule", "column": self.column, "is": self.is_, "value": self.value}
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Those whose value compares like that; a missing value never does."""
-        if rows.frame is None:
-            raise BadInput("criterion 'rule' is for tables; the data are something else")
-        column = schema.column(self.column)
-        if column.numeric != isinstance(self.value, (int, float)):
-            expected = "a number" if column.numeric else "a text"
-            raise BadInput(
-                f"value={self.value!r}: the column {self.column!r} needs {expected} to compare with"
-            )
-        values = rows.frame[self.column]
-        there = values.notna().to_numpy(dtype=bool)
-        plain = values.astype("float64") if column.numeric else values.astype("string")
-        return there & np.asarray(_COMPARE[self.is_](plain, self.value).fillna(False), dtype=bool)
-
-
-@dataclass(frozen=True)
-class WeakSlices:
-    """Rows of the classes that the primary model is weakest on (T4 by slice); which these are is asked under DP."""
-
-    below: float
-    classes: tuple[int, ...] = ()  # filled in by the survey
-    needs_model: ClassVar[bool] = True
-    by_class: ClassVar[bool] = True
-
-    @property
-    def words(self) -> str:
-        """What it asks for."""
-        return f"a class with accuracy below {self.below:g}"
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Its keys."""
-        return {"criterion": "weak_slices", "accuracy_below": self.below}
-
-    def marks(self, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
-        """Those with such a label."""
-        return np.isin(label_places(rows, schema), self.classes)
-
-
-def label_places(rows: RawClients, schema: Schema) -> np.ndarray:
-    """The class number of each row's label, -1 where there is none."""
-    if schema.label is None:
-        return np.full(rows.rows, -1)
-    if rows.frame is not None:
-        values = rows.frame[schema.label]
-        found = values.astype("string").fillna("").to_numpy()
-    elif rows.labels is not None:
-        found = np.asarray(rows.labels).astype(str)
-    else:
-        return np.full(rows.rows, -1)
-    return places(found, schema.classes)
-
-
-_BUILDERS: dict[str, tuple[Callable[..., Criterion], tuple[str, ...]]] = {
-    "everyone": (lambda: Everyone(), ()),
-    "misclassified": (lambda: Classified(right=False), ()),
-    "correct": (lambda: Classified(right=True), ()),
-    "out_of_vocabulary": (lambda: OutOfVocabulary(), ()),
-    "unlabelled": (lambda: Unlabelled(), ()),
-    "unlikely": (lambda threshold: Scored(threshold, below=True), ("threshold",)),
-    "told_apart": (lambda threshold: Scored(threshold, below=False), ("threshold",)),
-    "rule": (lambda column, value, **rest: Rule(column, rest["is"], value), ("column", "is", "value")),
-    "weak_slices": (lambda accuracy_below: WeakSlices(accuracy_below), ("accuracy_below",)),
+_KINDS = {
+    "everyone": _Kind("all rows", _everyone),
+    "misclassified": _Kind("classified wrong", _classified, needs_model=True),
+    "correct": _Kind("classified right", _classified, needs_model=True),
+    "out_of_vocabulary": _Kind("a word out of the vocabulary", _unknown_word),
+    "unlabelled": _Kind("no label", _unlabelled),
+    "unlikely": _Kind("score below {threshold:g}", _scored, ("threshold",), needs_model=True),
+    "told_apart": _Kind("score above {threshold:g}", _scored, ("threshold",), needs_model=True),
+    "rule": _Kind("{column} {is} {value}", _rule, ("column", "is", "value")),
+    "weak_slices": _Kind(
+        "a class with accuracy below {accuracy_below:g}", _weak, ("accuracy_below",), needs_model=True
+    ),
 }
-CRITERIA = tuple(_BUILDERS)
+CRITERIA = tuple(_KINDS)
 
 
 def criterion_named(name: str, arguments: Mapping[str, Any]) -> Criterion:
-    """The criterion of a configuration, with the arguments that it needs and no others.
+    """Return the criterion of a configuration, with the arguments that it needs and no others.
 
-    >>> criterion_named("rule", {"column": "age", "is": ">", "value": 65})
-    Rule(column='age', is_='>', value=65)
+    >>> criterion_named("rule", {"column": "age", "is": ">", "value": 65}).words
+    'age > 65'
     """
-    if name not in _BUILDERS:
+    if name not in _KINDS:
         raise BadInput(f"criterion={name!r}: unknown; {nearest(name, CRITERIA)}")
-    build, expected = _BUILDERS[name]
-    missing = [key for key in expected if key not in arguments]
-    unknown = [key for key in arguments if key not in expected]
-    if missing or unknown:
-        told = [f"{key} is missing" for key in missing] + [f"{key} is not one of its keys" for key in unknown]
+    expected = _KINDS[name].keys
+    problems = [f"{key} is missing" for key in expected if key not in arguments]
+    problems += [f"{key} is not one of its keys" for key in arguments if key not in expected]
+    if problems:
         raise BadInput(
-            f"criterion {name!r}: {'; '.join(told)}; it takes {', '.join(expected) or 'no arguments'}"
+            f"criterion {name!r}: {'; '.join(problems)}; it takes {', '.join(expected) or 'no arguments'}"
         )
     for key in ("threshold", "accuracy_below"):
-        if key in arguments and (
-            isinstance(arguments[key], bool) or not isinstance(arguments[key], (int, float))
-        ):
-            raise BadInput(f"{key}={arguments[key]!r}: expected a number")
+        value = arguments.get(key, 0.0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise BadInput(f"{key}={value!r}: expected a number")
     if "accuracy_below" in arguments and not 0 < arguments["accuracy_below"] <= 1:
         raise BadInput(f"accuracy_below={arguments['accuracy_below']}: an accuracy lies in (0, 1]")
-    return build(**arguments)
+    if "is" in arguments and arguments["is"] not in _COMPARE:
+        raise BadInput(f"is={arguments['is']!r}: unknown comparison; expected one of {' '.join(_COMPARE)}")
+    return Criterion(name, tuple((key, arguments[key]) for key in expected))

@@ -10,10 +10,9 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from fedsynth.errors import BadInput
-from fedsynth.inspection.criterion import WeakSlices
 from fedsynth.inspection.selection import Selection
 from fedsynth.inspection.step import MEETING, SHARES, SLICES, Question, Step, Training
 
@@ -101,8 +100,8 @@ def _step(given: Any) -> Step:
 
 def _table(selection: Selection) -> dict[str, Any]:
     """A selection's keys; classes that were asked for go along."""
-    found = getattr(selection.criterion, "classes", ())
-    return {**selection.table, **({"classes": list(found)} if found else {})}
+    classes = selection.criterion.classes
+    return {**selection.table, **({"classes": list(classes)} if classes else {})}
 
 
 def _selection(given: Any) -> Selection:
@@ -115,9 +114,7 @@ def _selection(given: Any) -> Selection:
         return selection
     if not (selection.criterion.by_class and all(type(number) is int for number in classes)):
         raise BadInput("inspection: classes are numbers, for the criterion weak_slices")
-    return replace(
-        selection, criterion=replace(cast(WeakSlices, selection.criterion), classes=tuple(classes))
-    )
+    return replace(selection, criterion=replace(selection.criterion, classes=tuple(classes)))
 
 
 def _check_keys(what: str, given: Any, expected: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ import torch
 from fedsynth.data.clients import Clients, RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
-from fedsynth.inspection.criterion import Criterion, Unlabelled, criterion_named
+from fedsynth.inspection.criterion import Criterion, criterion_named
 from fedsynth.inspection.primary import Primary
 from fedsynth.inspection.unlabelled import without_label
 from fedsynth.rng import Rng
@@ -137,7 +137,7 @@ class Selection:
     @property
     def unlabelled(self) -> bool:
         """Whether what is selected has no label, so that a model of it has none either."""
-        return self.criterion == Unlabelled()
+        return self.criterion.name == "unlabelled"
 
     @property
     def words(self) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedsynth.data.clients import Clients, Padded, RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.federation.query import Query
-from fedsynth.inspection.criterion import Classified, Criterion, label_places
+from fedsynth.inspection.criterion import Criterion, label_places
 from fedsynth.inspection.primary import Primary
 from fedsynth.inspection.selection import Marks, Selection, chosen_rows, mark, select
 from fedsynth.inspection.unlabelled import strip_labels
@@ -30,7 +30,7 @@ from fedsynth.privacy.none import NoPrivacy
 
 BINS = 20
 SHARES, SLICES, MEETING = "shares", "slices", "meeting"
-RIGHT = Classified(right=True)
+RIGHT = Criterion("correct")
 
 
 @dataclass(frozen=True)

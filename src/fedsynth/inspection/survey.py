@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from dp_accounting import DpEvent
 from fedsynth.data.schema import Schema
 from fedsynth.federation.loop import Pay
 from fedsynth.federation.statistics import quantiles
-from fedsynth.inspection.criterion import Criterion, WeakSlices
+from fedsynth.inspection.criterion import Criterion
 from fedsynth.inspection.population import Population
 from fedsynth.inspection.selection import Selection, Share
 from fedsynth.inspection.step import BINS, MEETING, SHARES, SLICES, Question
@@ -50,12 +49,12 @@ class Spread:
         return selection.settled(dict(zip(wanted, found, strict=True)))
 
 
-def weak_classes(criterion: WeakSlices, answer: np.ndarray, deviation: float) -> WeakSlices:
+def weak_classes(criterion: Criterion, answer: np.ndarray, deviation: float) -> Criterion:
     """The classes whose accuracy is below the bound; one too rare to be told from noise is left out."""
     classes = len(answer) // 2
     right, wrong = answer[:classes].clip(0), answer[classes:].clip(0)
     seen = right + wrong > 3 * deviation
-    weak = seen & (right / np.maximum(right + wrong, 1e-9) < criterion.below)
+    weak = seen & (right / np.maximum(right + wrong, 1e-9) < criterion["accuracy_below"])
     return replace(criterion, classes=tuple(np.flatnonzero(weak).tolist()))
 
 
@@ -147,6 +146,5 @@ def _settle(
 ) -> Selection:
     criterion = selection.criterion
     if criterion.by_class:
-        found = weak_classes(cast(WeakSlices, criterion), answers[criterion], noise)
-        return replace(selection, criterion=found)
+        return replace(selection, criterion=weak_classes(criterion, answers[criterion], noise))
     return spreads[criterion].settle(selection) if selection.percentiles else selection

@@ -23,8 +23,6 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
 
 POSITIONS = 8
-# Above this, a first-word shift is more than chance: three standard deviations of it between two models of the same
-# texts (5,774 users, epsilon 10 for both), rounded up; see experiments/inspection_text
 _TEXTS = 2000  # drawn to average over
 
 

@@ -20,9 +20,10 @@ import pandas as pd
 import torch
 
 from fedsynth.assess.scores.classifiers import KNOWN
-from fedsynth.assess.scores.fidelity import fidelity
+from fedsynth.assess.scores.fidelity import column_pairs, column_shapes, missing_values
 from fedsynth.assess.scores.image_utility import IMAGE_CLASSIFIERS
-from fedsynth.assess.scores.score import Score
+from fedsynth.assess.scores.score import Score, failure
+from fedsynth.assess.scores.tables import Tables
 from fedsynth.assess.scores.utility import ALL_MEASURES, baseline, utility
 from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.schema import Schema
@@ -212,7 +213,7 @@ class _Judge:
         made = [self._draw(fitted.draw, request, number) for number in range(self._experiment.sets)]
         learned = [self._learned(table, number) for number, table in enumerate(made)]
         useful = learned[0] if len(learned) == 1 else across_runs(learned)
-        alike = fidelity(self._real, made[0], self._schema) if self._experiment.faithful else []
+        alike = _fidelity(self._real, made[0], self._schema) if self._experiment.faithful else []
         scores = [*useful, *alike]
         return _Trial(scores, fitted.settings, fitted.privacy, seconds)
 
@@ -264,3 +265,12 @@ def _processor() -> str:
     lines = information.read_text().splitlines() if information.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.machine()
+
+
+def _fidelity(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Schema) -> list[Score]:
+    """Return column shapes, column pairs and missing values, or three failures where a table does not fit."""
+    try:
+        tables = Tables.of(real, synthetic, schema)
+    except BadInput as error:
+        return [failure(name, str(error)) for name in ("column shapes", "column pairs", "missing values")]
+    return [column_shapes(tables), column_pairs(tables), missing_values(tables)]

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.assess.scores.image_utility import image_performances
 from fedsynth.assess.scores.score import Score, over_seeds
 from fedsynth.assess.scores.utility import Performance
 from fedsynth.data.clients import RawClients, image_clients_from
@@ -19,6 +18,7 @@ from fedsynth.errors import BadInput
 from fedsynth.research.across_runs import across_runs
 from fedsynth.research.datasets import celeba, celeba_identities, fashion_mnist, mnist, mnist_writers, svhn
 from fedsynth.research.experiment_fit import Fit, Fitted, fit_recipe
+from fedsynth.research.side_by_side import image_performances
 from fedsynth.rng import Rng
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Watch

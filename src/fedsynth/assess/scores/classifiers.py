@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -78,118 +79,74 @@ def _classes(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
     return (read_values(label, frame[label.name]).numbers - (label.min or 0)).astype(np.int64)
 
 
-def _logistic_regression(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
+def sklearn(place: str, *arguments: Any, **settings: Any) -> Any:
+    """Make an estimator by its module and name in scikit-learn, which is imported when one is needed."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"sklearn.{module}"), name)(*arguments, **settings)
 
-    return LogisticRegression(max_iter=300, random_state=seed)
+
+def plain(
+    encode: Callable[[pd.DataFrame, Schema], Task],
+    place: str,
+    *arguments: Any,
+    seeded: bool = True,
+    **settings: Any,
+) -> Classifier:
+    """Return a classifier of scikit-learn that needs to know neither the schema nor the classes."""
+
+    def make(schema: Schema, classes: np.ndarray, seed: int) -> Any:
+        return sklearn(place, *arguments, **settings, **({"random_state": seed} if seeded else {}))
+
+    return Classifier(encode, make)
 
 
-def _random_forest(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
+def _calibrated(name: str) -> Classifier:
+    def make(schema: Schema, classes: np.ndarray, seed: int) -> Any:
+        return sklearn("calibration:CalibratedClassifierCV", sklearn(f"svm:{name}", random_state=seed), cv=2)
 
-    return RandomForestClassifier(100, min_samples_leaf=2, random_state=seed)
+    return Classifier(as_positions, make)
 
 
 def _gradient_boosting(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     named = [not c.ordered and len(c.labels) <= _LARGEST_CATEGORIES for c in schema.feature_columns]
     rarest = np.unique(classes, return_counts=True)[1].min()
     stopping = "auto" if rarest >= _FEWEST_FOR_STOPPING else False
-    return HistGradientBoostingClassifier(
-        categorical_features=named, early_stopping=stopping, random_state=seed
-    )
+    settings = {"categorical_features": named, "early_stopping": stopping, "random_state": seed}
+    return sklearn("ensemble:HistGradientBoostingClassifier", **settings)
 
 
 def _mlp(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-    from sklearn.neural_network import MLPClassifier
-
-    return MLPClassifier((64,), batch_size=min(256, len(classes)), max_iter=20, random_state=seed)
-
-
-CLASSIFIERS: dict[str, Classifier] = {
-    "logistic regression": Classifier(as_positions, _logistic_regression),
-    "random forest": Classifier(as_codes, _random_forest),
-    "gradient boosting": Classifier(as_codes, _gradient_boosting),
-    "mlp": Classifier(as_positions, _mlp),
-}
+    settings = {"batch_size": min(256, len(classes)), "max_iter": 20, "random_state": seed}
+    return sklearn("neural_network:MLPClassifier", (64,), **settings)
 
 
-def _plain(
-    make: Callable[[int], Any], encode: Callable[[pd.DataFrame, Schema], Task] = as_positions
-) -> Classifier:
-    """A classifier that needs to know neither the schema nor the classes."""
-    return Classifier(encode, lambda schema, classes, seed: make(seed))
-
-
-def _decision_tree(seed: int) -> Any:
-    from sklearn.tree import DecisionTreeClassifier
-
-    return DecisionTreeClassifier(min_samples_leaf=5, random_state=seed)
-
-
-def _nearest_neighbors(seed: int) -> Any:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return KNeighborsClassifier(15)
-
-
-def _linear_svc(seed: int) -> Any:
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.svm import LinearSVC
-
-    return CalibratedClassifierCV(LinearSVC(random_state=seed), cv=2)
-
-
-def _svc(seed: int) -> Any:
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.svm import SVC
-
-    return CalibratedClassifierCV(SVC(random_state=seed), cv=2)
-
-
-def _ada_boost(seed: int) -> Any:
-    from sklearn.ensemble import AdaBoostClassifier
-
-    return AdaBoostClassifier(random_state=seed)
-
-
-def _naive_bayes(seed: int) -> Any:
-    from sklearn.naive_bayes import GaussianNB
-
-    return GaussianNB()
-
-
-def _linear_discriminant(seed: int) -> Any:
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-    return LinearDiscriminantAnalysis()
-
-
-def _quadratic_discriminant(seed: int) -> Any:
-    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-
-    # scikit-learn refuses classes whose columns are dependent, as zeros and ones are, without shrinkage
-    return QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.1)
-
-
-def _student(seed: int) -> Any:
+def _student(schema: Schema, classes: np.ndarray, seed: int) -> Any:
     from fedsynth.assess.scores.student import StudentNetwork
 
     return StudentNetwork(seed)
 
 
-FURTHER: dict[str, Classifier] = {
-    "decision tree": _plain(_decision_tree, as_positions),
-    "nearest neighbors": _plain(_nearest_neighbors),
-    "linear svc": _plain(_linear_svc),
-    "svc": _plain(_svc),
-    "ada boost": _plain(_ada_boost),
-    "naive bayes": _plain(_naive_bayes),
-    "linear discriminant analysis": _plain(_linear_discriminant),
-    "quadratic discriminant analysis": _plain(_quadratic_discriminant),
-    "student network": _plain(_student),
+CLASSIFIERS: dict[str, Classifier] = {
+    "logistic regression": plain(as_positions, "linear_model:LogisticRegression", max_iter=300),
+    "random forest": plain(as_codes, "ensemble:RandomForestClassifier", 100, min_samples_leaf=2),
+    "gradient boosting": Classifier(as_codes, _gradient_boosting),
+    "mlp": Classifier(as_positions, _mlp),
 }
+_DISCRIMINANT = "discriminant_analysis"
+FURTHER: dict[str, Classifier] = {
+    "decision tree": plain(as_positions, "tree:DecisionTreeClassifier", min_samples_leaf=5),
+    "nearest neighbors": plain(as_positions, "neighbors:KNeighborsClassifier", 15, seeded=False),
+    "linear svc": _calibrated("LinearSVC"),
+    "svc": _calibrated("SVC"),
+    "ada boost": plain(as_positions, "ensemble:AdaBoostClassifier"),
+    "naive bayes": plain(as_positions, "naive_bayes:GaussianNB", seeded=False),
+    "linear discriminant analysis": plain(as_positions, f"{_DISCRIMINANT}:LinearDiscriminantAnalysis", seeded=False),
+    "quadratic discriminant analysis": plain(
+        # scikit-learn refuses classes whose columns are dependent, as zeros and ones are, without shrinkage
+        as_positions, f"{_DISCRIMINANT}:QuadraticDiscriminantAnalysis", seeded=False, solver="eigen", shrinkage=0.1
+    ),
+    "student network": Classifier(as_positions, _student),
+}  # fmt: skip
 KNOWN: dict[str, Classifier] = {**CLASSIFIERS, **FURTHER}
 ALL = "all"
 

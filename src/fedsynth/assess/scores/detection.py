@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsynth.assess.scores.classifiers import calmly
+from fedsynth.assess.scores.classifiers import calmly, sklearn
 from fedsynth.assess.scores.score import Score, failure
 from fedsynth.assess.scores.tables import Tables
 from fedsynth.data.column import Column
@@ -18,18 +18,6 @@ FOLDS = 3
 ROWS = 20_000  # of each table at default depth
 _FEWEST = 10  # rows of each table without which folds mean nothing
 _LARGEST_ONE_HOT = 100  # categories of a column that logistic regression sees apart
-
-
-def _gradient_boosting(seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=seed)
-
-
-def _logistic_regression(seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(max_iter=200, random_state=seed)
 
 
 def detection_name(classifier: str) -> str:
@@ -60,10 +48,12 @@ def _detected(name: str, tables: Tables, rows: int, seed: int) -> Score:
         )
         return failure(detection_name(name), told, (seed,), goal="min", range=bounds, detail=detail)
     drawn = tables.sampled(count, seed)
-    encode, make = DETECTORS[name]
+    encode, place, settings = DETECTORS[name]
     features = np.concatenate([encode(drawn.columns, drawn.real), encode(drawn.columns, drawn.synthetic)])
     features[:, np.isnan(features).all(axis=0)] = 0.0  # trees refuse a column that has no value to split at
-    areas = _areas(features, np.repeat([0, 1], count), lambda: make(seed), seed)
+    areas = _areas(
+        features, np.repeat([0, 1], count), lambda: sklearn(place, random_state=seed, **settings), seed
+    )
     value = max(0.5, float(np.mean(areas)))
     spread = float(np.std(areas, ddof=1))
     return Score(
@@ -107,10 +97,8 @@ def as_features(columns: tuple[Column, ...], table: Mapping[str, np.ndarray]) ->
     return np.concatenate(parts, axis=1).astype(np.float64)
 
 
-DETECTORS: dict[
-    str,
-    tuple[Callable[[tuple[Column, ...], Mapping[str, np.ndarray]], np.ndarray], Callable[[int], Any]],
-] = {
-    "logistic regression": (as_features, _logistic_regression),
-    "gradient boosting": (as_numbers, _gradient_boosting),
+Encode = Callable[[tuple[Column, ...], Mapping[str, np.ndarray]], np.ndarray]
+DETECTORS: dict[str, tuple[Encode, str, dict[str, Any]]] = {
+    "logistic regression": (as_features, "linear_model:LogisticRegression", {"max_iter": 200}),
+    "gradient boosting": (as_numbers, "ensemble:HistGradientBoostingClassifier", {}),
 }

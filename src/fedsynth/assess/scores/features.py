@@ -156,39 +156,14 @@ def fit(
     batch: int = 64,
 ) -> None:
     """Train by Adam on batches of 64: learning rate 0.001, weight decay 1e-4 (DPD-fVAE, appendix C.2)."""
-    on_gpu = images.is_cuda
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, weight_decay=1e-4, capturable=on_gpu)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, weight_decay=1e-4)
     network.train()
-
-    def step(rows: Tensor) -> None:
-        loss = nn.functional.cross_entropy(logits(images[rows]), classes[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    play = _recorded(step, torch.zeros(batch, dtype=torch.int64, device=images.device)) if on_gpu else step
     for _ in range(passes):
         for rows in torch.randperm(len(images), generator=generator).to(images.device).split(batch):
-            (play if len(rows) == batch else step)(rows)
-
-
-def _recorded(step: Callable[[Tensor], None], rows: Tensor) -> Callable[[Tensor], None]:
-    """The step as one launch on a GPU, where its many small kernels would wait for one another."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step(rows)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step(rows)
-
-    def play(chosen: Tensor) -> None:
-        rows.copy_(chosen)
-        graph.replay()
-
-    return play
+            loss = nn.functional.cross_entropy(logits(images[rows]), classes[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
 
 
 def resized(images: Tensor, side: int, channels: int | None = None) -> Tensor:

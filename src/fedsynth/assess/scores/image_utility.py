@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from fedsynth.assess.scores.classifiers import calmly
 from fedsynth.assess.scores.features import fit
 from fedsynth.assess.scores.score import Score, failure, over_seeds
-from fedsynth.assess.scores.side_by_side import fit_side_by_side
 from fedsynth.assess.scores.utility import MEASURES, Performance, measure
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng
@@ -68,60 +67,42 @@ def image_performance(
     train: Labelled, test: Labelled, classes: int, classifier: str, seed: int, passes: int
 ) -> Performance:
     """Train on `train`, measure on `test`; refused with the reason if `train` cannot teach anything."""
-    return image_performances([train], test, classes, classifier, [seed], passes)[0]
-
-
-def image_performances(
-    trains: Sequence[Labelled],
-    test: Labelled,
-    classes: int,
-    classifier: str,
-    seeds: Sequence[int],
-    passes: int,
-) -> list[Performance]:
-    """The same for several sets of equal size, each with a classifier of its own; on a GPU all learn at once."""
     if classifier not in IMAGE_CLASSIFIERS:
         raise BadInput(f"classifier {classifier!r}: unknown; {nearest(classifier, IMAGE_CLASSIFIERS)}")
-    for images, labels in trains:
-        if not len(images) or len(torch.unique(labels)) < 2:
-            raise BadInput(
-                "the training images have fewer than two classes, so nothing can be learned from them"
-            )
+    check_classes(train)
     if classifier == LOGISTIC:
-        learn = _logistic_on_gpu if trains[0][0].is_cuda else _logistic
-        found = [learn(train, test, classes, seed) for train, seed in zip(trains, seeds, strict=True)]
+        chances = _logistic(train, test, classes, seed)
     else:
-        found = _networks(trains, test, classes, NETWORKS[classifier], seeds, passes)
-    return [measure(test[1].cpu().numpy(), chances) for chances in found]
+        chances = _network(train, test, classes, NETWORKS[classifier], seed, passes)
+    return measure(test[1].cpu().numpy(), chances)
 
 
-def _networks(
-    trains: Sequence[Labelled],
+def check_classes(train: Labelled) -> None:
+    """Refuse images that teach nothing."""
+    if not len(train[0]) or len(torch.unique(train[1])) < 2:
+        raise BadInput("the training images have fewer than two classes, so nothing can be learned from them")
+
+
+def _network(
+    train: Labelled,
     test: Labelled,
     classes: int,
     build: Callable[[Shape, int], nn.Module],
-    seeds: Sequence[int],
+    seed: int,
     passes: int,
-) -> list[np.ndarray]:
-    """What a network trained on each set says of the test images, [rows, classes] each."""
-    device = trains[0][0].device
-    shape = (trains[0][0].shape[1], trains[0][0].shape[2], trains[0][0].shape[3])
-    networks = []
+) -> np.ndarray:
+    """Return what a network trained on `train` says of the test images, [rows, classes]."""
+    device = train[0].device
+    channels, height, width = train[0].shape[1:]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        generators = [Rng(seed).at("image batches").torch_generator() for seed in seeds]
-        for seed in seeds:
-            torch.manual_seed(Rng(seed).at("image classifier").integer())  # for weights and dropout
-            form = (
-                torch.preserve_format if device.type == "cuda" else torch.channels_last
-            )  # faster by a sixth
-            made = build(shape, classes).to(device)
-            networks.append(made.to(memory_format=form))  # type: ignore[call-overload]  # not in torch's stubs
-            if len(trains) == 1 or device.type != "cuda":
-                network, number = networks[-1], len(networks) - 1
-                fit(network, partial(_bytes, network), *trains[number], passes, generators[number])
-        if len(trains) > 1 and device.type == "cuda":
-            fit_side_by_side(networks, trains, passes, generators)
-    return [_chances(network.eval(), test[0]) for network in networks]
+        torch.manual_seed(Rng(seed).at("image classifier").integer())  # for weights and dropout
+        network = build((channels, height, width), classes).to(device)
+        if device.type != "cuda":  # faster by a sixth
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in its stubs
+        fit(
+            network, partial(_bytes, network), *train, passes, Rng(seed).at("image batches").torch_generator()
+        )
+    return chances_of(network.eval(), test[0])
 
 
 def _bytes(network: nn.Module, images: Tensor) -> Tensor:
@@ -129,7 +110,8 @@ def _bytes(network: nn.Module, images: Tensor) -> Tensor:
     return logits
 
 
-def _chances(network: nn.Module, images: Tensor) -> np.ndarray:
+def chances_of(network: nn.Module, images: Tensor) -> np.ndarray:
+    """Return the chances of classes [rows, classes], 500 images at a time."""
     with torch.no_grad():
         parts = [_bytes(network, part).double().softmax(1).cpu() for part in images.split(500)]
     return torch.cat(parts).numpy()
@@ -144,25 +126,6 @@ def _logistic(train: Labelled, test: Labelled, classes: int, seed: int) -> np.nd
         model = LogisticRegression(max_iter=100, random_state=seed).fit(learn, train[1].numpy())
         chances[:, model.classes_] = model.predict_proba(judge)
     return chances
-
-
-def _logistic_on_gpu(train: Labelled, test: Labelled, classes: int, seed: int) -> np.ndarray:
-    """The same regression (L2 penalty of weight 1, L-BFGS, 100 iterations) where the images are."""
-    learn, judge = (x.flatten(1).float() / 255 for x in (train[0], test[0]))
-    weights = torch.zeros(learn.shape[1], classes, device=learn.device, requires_grad=True)
-    shift = torch.zeros(classes, device=learn.device, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights, shift], max_iter=100, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        found = nn.functional.cross_entropy(learn @ weights + shift, train[1])
-        penalized = found + weights.square().sum() / (2 * len(learn))
-        penalized.backward()  # type: ignore[no-untyped-call]
-        return penalized
-
-    optimizer.step(loss)  # type: ignore[arg-type]
-    with torch.no_grad():
-        return (judge @ weights + shift).double().softmax(1).cpu().numpy()
 
 
 def image_utility(

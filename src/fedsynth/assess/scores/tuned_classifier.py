@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau, spearmanr
 
-from fedsynth.assess.scores.classifiers import Classifier, as_codes, as_positions
+from fedsynth.assess.scores.classifiers import Classifier, as_codes, as_positions, plain, sklearn
 from fedsynth.assess.scores.score import Score
 from fedsynth.assess.scores.utility import performance_of
 from fedsynth.data.schema import Schema
@@ -27,39 +27,17 @@ _HELD = 0.3  # share of the synthetic rows that candidates are tested on
 
 
 def _boosting(rate: float, leaves: int) -> Classifier:
-    def make(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier(
-            learning_rate=rate, max_leaf_nodes=leaves, max_iter=60, early_stopping=False, random_state=seed
-        )
-
-    return Classifier(as_codes, make)
+    settings = {"learning_rate": rate, "max_leaf_nodes": leaves, "max_iter": 60, "early_stopping": False}
+    return plain(as_codes, "ensemble:HistGradientBoostingClassifier", **settings)
 
 
 def _tree(depth: int) -> Classifier:
-    def make(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-        from sklearn.tree import DecisionTreeClassifier
-
-        return DecisionTreeClassifier(max_depth=depth, random_state=seed)
-
-    return Classifier(as_positions, make)
+    return plain(as_positions, "tree:DecisionTreeClassifier", max_depth=depth)
 
 
 def _neighbors(count: int) -> Classifier:
     def make(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-        from sklearn.neighbors import KNeighborsClassifier
-
-        return KNeighborsClassifier(min(count, len(classes)))
-
-    return Classifier(as_positions, make)
-
-
-def _bayes() -> Classifier:
-    def make(schema: Schema, classes: np.ndarray, seed: int) -> Any:
-        from sklearn.naive_bayes import GaussianNB
-
-        return GaussianNB(var_smoothing=1e-3)
+        return sklearn("neighbors:KNeighborsClassifier", min(count, len(classes)))
 
     return Classifier(as_positions, make)
 
@@ -74,7 +52,7 @@ CANDIDATES: dict[str, Classifier] = {
     "tree, depth 20": _tree(20),
     "1 neighbor": _neighbors(1),
     "50 neighbors": _neighbors(50),
-    "naive bayes": _bayes(),
+    "naive bayes": plain(as_positions, "naive_bayes:GaussianNB", seeded=False, var_smoothing=1e-3),
 }
 
 

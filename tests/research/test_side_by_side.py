@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedsynth.assess.scores.image_utility import image_performance, image_performances
+from fedsynth.assess.scores.image_utility import image_performance
 from fedsynth.errors import BadInput
+from fedsynth.research.side_by_side import image_performances
 
 
 def squares(seed, rows=256, device="cpu"):

@@ -71,7 +71,7 @@ def test_types_are_learned_under_noise(visits, capsys):
     schema = Schema.load(visits / "s.json")
     kinds = {column.name: column.type for column in schema.columns}
     assert kinds == {
-        "dose": "continuous", "visits": "integer", "grade": "categorical", "code": "categorical", "ill": "binary",
+        "dose": "continuous", "visits": "integer", "grade": "categorical", "code": "text-code", "ill": "binary",
     }  # fmt: skip
     assert schema.column("dose").decimals == 1 and schema.column("visits").bounds == (0, 31)
     assert schema.column("code").labels[:5] == ("000", "001", "002", "003", "004")

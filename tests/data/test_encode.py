@@ -5,23 +5,47 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedsynth.data.column import MOMENTS, TYPES, category_value
 from fedsynth.data.encode import Block, ImageEncoding, TableEncoding, numbers_at, positions
 from fedsynth.data.schema import Column, Schema
+from fedsynth.data.values import TEXT_DTYPES
 from fedsynth.errors import BadInput
 
 TEXTS = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=6)
+STYLES = {
+    "date": [None, "%d.%m.%Y"],
+    "time": [None, "%H:%M:%S", "%I:%M %p"],
+    "timestamp": [None, "%d/%m/%Y %H:%M"],
+}
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+
+def as_dtype(column):
+    if column.dtype != "category[int8]":
+        return column.dtype
+    return pd.CategoricalDtype(pd.Index([0, 1], dtype="int8"))
 
 
 @st.composite
 def columns(draw, name):
-    kind = draw(st.sampled_from(["categorical", "ordinal", "binary", "integer", "continuous"]))
+    kind = draw(st.sampled_from(TYPES[:-1]))  # all but identifiers, which are not encoded
     missing = draw(st.booleans())
-    if kind in ("categorical", "ordinal"):
+    if kind in ("categorical", "ordinal", "text-code"):
         categories = tuple(draw(st.lists(TEXTS, min_size=1, max_size=8, unique=True)))
-        return Column(name, kind, categories=categories, missing=missing)
+        return Column(
+            name, kind, categories=categories, missing=missing, dtype=draw(st.sampled_from(TEXT_DTYPES))
+        )
     if kind == "binary":
-        return Column(name, kind, missing=missing)
+        return Column(
+            name, kind, missing=missing, dtype=draw(st.sampled_from([None, "bool", "str", "category[int8]"]))
+        )
+    if kind in MOMENTS:
+        grain = draw(
+            st.sampled_from(["day", "3 days"] if kind == "date" else ["minute", "15 minutes", "hour"])
+        )
+        bounds = {} if kind == "time" else {"min": "2019-12-30", "max": "2024-03-01"}
+        style = draw(st.sampled_from(STYLES[kind]))
+        return Column(name, kind, missing=missing, grain=grain, format=style, **bounds)
     scale, bins = draw(st.sampled_from(["linear", "log"])), draw(st.one_of(st.none(), st.integers(1, 50)))
     low = draw(st.integers(-1000, 1000))
     high = low + draw(st.sampled_from([1, 5, 40, 1000, 1_000_000]))
@@ -33,6 +57,11 @@ def values_of(column):
         value = st.integers(int(column.min), int(column.max))
     elif column.type == "continuous":
         value = st.floats(column.min, column.max)
+    elif column.moment:
+        value = st.integers(0, int(column.bounds[1])).map(column.text)
+    elif column.dtype not in (None, *TEXT_DTYPES):
+        kind = column.dtype.removeprefix("category[").removesuffix("]")
+        value = st.sampled_from(column.labels).map(lambda text: category_value(text, kind))
     else:
         value = st.sampled_from(column.labels)
     return st.one_of(st.none(), value) if column.missing else value
@@ -64,8 +93,16 @@ def test_a_decoded_row_is_the_row_that_was_encoded(table):
             # float32 positions: relative to the range, and to the slope of the scale
             tolerance = 2e-6 * (column.max - column.min + 1)
             assert np.allclose(is_[kept].astype(float), was[kept].astype(float), rtol=0, atol=tolerance)
+        elif column.moment and column.format is None and column.type != "time":
+            assert is_.dtype == "datetime64[s]"
+            assert is_[kept].tolist() == pd.to_datetime(was[kept]).tolist()
         else:
             assert is_[kept].tolist() == was[kept].tolist()
+            assert (
+                column.dtype is None
+                or column.missing
+                or is_.dtype == pd.Series([], dtype=as_dtype(column)).dtype
+            )
 
 
 @SETTINGS

@@ -16,7 +16,7 @@ AGE = Column("age", "integer", min=0, max=99)
         (["1", "old"], "are no numbers, but the schema says integer, for example 'old'"),
         ([1.0, np.nan], "1 of 2 rows are missing"),
         ([1.0, np.inf], "lie outside 0 to 99, for example inf"),
-        (pd.to_datetime(["2020-01-01"]), "convert it to a number"),
+        (pd.to_datetime(["2020-01-01"]), "use type 'date'"),
     ],
 )
 def test_numbers_that_do_not_fit_are_told_with_an_example(values, told):

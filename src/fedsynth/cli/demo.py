@@ -20,7 +20,6 @@ from fedsynth.assess.scores.utility import CLASSIFIERS, baseline, utility
 from fedsynth.cli.exit_codes import ending
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import clients_from
-from fedsynth.data.column import Column
 from fedsynth.data.rand_health import hold_out, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
@@ -182,16 +181,8 @@ def _rows_beside_schema(rows: pd.DataFrame, schema: Schema) -> Table:
         table.add_column(f"row {number + 1}", justify="right")
     for column in schema.columns:
         values = rows[column.name].iloc[:_SHOWN_ROWS]
-        table.add_row(column.name, _allowed(column), *("-" if pd.isna(v) else f"{v}" for v in values))
+        table.add_row(column.name, column.allowed(99), *("-" if pd.isna(v) else f"{v}" for v in values))
     return table
-
-
-def _allowed(column: Column) -> str:
-    if column.numeric:
-        values = f"{column.type} {column.bounds[0]:g} to {column.bounds[1]:g}"
-    else:
-        values = " | ".join(column.labels)
-    return values + (" | missing" if column.missing else "")
 
 
 def _files(out: Path) -> Table:

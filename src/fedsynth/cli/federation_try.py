@@ -45,9 +45,10 @@ def try_out(
     from fedsynth.synthesis.payer import ledger_of
     from fedsynth.transport.keys import create as create_keys
 
-    ledger_of(Schema.load(schema), schema)  # refuse a schema without what it cost before anything is written
+    agreed = Schema.load(schema)
+    ledger_of(agreed, schema)  # refuse a schema without what it cost before anything is written
     names = [name.strip() for name in sites.split(",")]
-    frames = deal(read_table(data), site_column, client_column, names)
+    frames = deal(read_table(data, agreed), site_column, client_column, names)
     create(tuple(frames), "127.0.0.1", port, out)
     check_port(Kit.load(out / "server", "server"))
     create_keys(out / "keys", sites=tuple(frames), clients=count_clients(frames, client_column))

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from fedsynth.data.values import as_text
+from fedsynth.data.clock import read_seconds
+from fedsynth.data.values import as_text, places
 
 MOST_DECIMALS = 3  # more than these are not told apart
 MISSING, TEXT, WHOLE = 0, 1, 2  # kinds of cells; WHOLE + d is a number with d decimals
-KINDS = WHOLE + MOST_DECIMALS + 2  # the last one: a number with more than MOST_DECIMALS decimals
+_MORE = WHOLE + MOST_DECIMALS + 1  # a number with more than MOST_DECIMALS decimals
+MOMENT_KINDS = {"date": _MORE + 1, "time": _MORE + 2, "timestamp": _MORE + 3}
+KINDS = _MORE + 4
+_ISO = {
+    "date": re.compile(r"\d{4}-\d\d-\d\d"),
+    "time": re.compile(r"\d\d:\d\d(:\d\d)?"),
+    "timestamp": re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?"),
+}
 
 
 @dataclass(frozen=True)
@@ -23,26 +32,36 @@ class Cells:
     numbers: np.ndarray  # [rows] float64
 
     def kinds(self) -> np.ndarray:
-        """Whether each cell is missing, a text, or a number with how many decimals, as int64.
+        """Whether each cell is missing, a text, a number with how many decimals, or a moment in ISO 8601, as int64.
 
-        >>> read_cells(pd.Series([None, "a", 3.0, 3.5, "0.12345", "007"], dtype=object)).kinds().tolist()
-        [0, 1, 2, 3, 6, 1]
+        >>> read_cells(pd.Series([None, "a", 3.0, 3.5, "0.12345", "007", "08:30"], dtype=object)).kinds().tolist()
+        [0, 1, 2, 3, 6, 1, 8]
         """
-        found = np.full(len(self.texts), KINDS - 1, dtype=np.int64)
+        found = np.full(len(self.texts), _MORE, dtype=np.int64)
         for decimals in range(MOST_DECIMALS, -1, -1):
             found[np.round(self.numbers, decimals) == self.numbers] = WHOLE + decimals
         found[np.isnan(self.numbers)] = TEXT
-        found[pd.isna(self.texts)] = MISSING
+        codes, distinct = pd.factorize(self.texts)
+        for kind, pattern in _ISO.items():
+            shaped = np.array([bool(pattern.fullmatch(text)) for text in distinct] + [False])
+            found[shaped[codes] & ~np.isnan(self.seconds(kind))] = MOMENT_KINDS[kind]
+        found[codes < 0] = MISSING
         return found
 
+    def seconds(self, kind: str, style: str | None = None) -> np.ndarray:
+        """The moment that each cell writes, in seconds; NaN if none."""
+        return read_seconds(kind, pd.Series(self.texts, dtype=object), style)
 
-def read_cells(values: pd.Series) -> Cells:
-    """The cells of a column, each read by itself.
+
+def read_cells(values: pd.Series, missing: tuple[str, ...] = ()) -> Cells:
+    """The cells of a column, each read by itself; the texts in `missing` mean a missing value.
 
     >>> read_cells(pd.Series(["1.50", "x", None], dtype=object)).numbers
     array([1.5, nan, nan])
     """
-    texts = values.astype(object).map(as_text, na_action="ignore").to_numpy(dtype=object, copy=True)
+    spelled = values.astype(object).map(lambda value: as_text(value, ("False", "True")), na_action="ignore")
+    texts = spelled.to_numpy(dtype=object, copy=True)
+    texts[places(values, missing) >= 0] = None
     codes, distinct = pd.factorize(texts)
     numbers = np.array([*map(number_in, distinct), math.nan], dtype=np.float64)
     texts[codes < 0] = None

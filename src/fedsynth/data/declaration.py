@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.column import TYPES, Column
+from fedsynth.data.column import NUMBERS, TYPES, Column
 from fedsynth.errors import BadInput, nearest
 
 _EXAMPLE = (
     "expected COLUMN=TYPE or COLUMN=TYPE:decimals=2,missing, for example --type dose=continuous:decimals=1"
 )
+
+_STAND_INS: dict[str, dict[str, Any]] = {  # for what is learned
+    **dict.fromkeys(NUMBERS, {"min": 0, "max": 1}),
+    **dict.fromkeys(("date", "timestamp"), {"min": "2000-01-01", "max": "2000-01-02"}),
+    "time": {"min": "00:00"},
+    "id": {},
+}
 
 
 @dataclass(frozen=True)
@@ -41,15 +48,15 @@ def declared(written: Any) -> Declared:
     """
     keys = dict(written) if isinstance(written, Mapping) else {}
     kind = keys.get("type")
-    numeric = kind in ("integer", "continuous")
-    complete = bool({"min", "max"} & set(keys)) if numeric else "categories" in keys
+    stand_ins = _STAND_INS.get(str(kind), {"categories": ["-"]})
+    complete = bool(set(stand_ins) & set(keys)) or not stand_ins
     if kind == "binary" and not complete:
         advice = "declare it categorical, or list its two categories"
         raise BadInput(
             f"column {keys.get('name')!r}: a binary column is declared by its categories; {advice}"
         )
     if not complete and kind in TYPES:
-        keys.update({"min": 0, "max": 1} if numeric else {"categories": ["stand-in"]})
+        keys.update(stand_ins)
     column = Column.from_dict(keys if keys else written)
     return Declared(column, complete, column.missing if complete or "missing" in keys else None)
 

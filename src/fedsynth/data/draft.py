@@ -2,47 +2,119 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import pandas_dtype
 
-from fedsynth.data.column import LARGEST_CLASS_RANGE, LARGEST_RANGE, Column
+from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
+from fedsynth.data.draft_column import Undraftable, draft_column
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import words_of
-from fedsynth.data.values import as_text
+from fedsynth.data.values import as_text, nullable, places
 from fedsynth.errors import BadInput, nearest
 
-LARGEST_CATEGORIES = 256
-_LARGEST_DECIMALS = 6
-_FEW = 20  # categories, whatever the number of rows
-_DATE = re.compile(r"\s*(\d{4}-\d\d?-\d\d?|\d\d?[./-]\d\d?[./-](\d{4}|\d\d))(\s*$|[T ])")
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user knows of a table before it is drafted."""
+
+    label: str | None = None
+    client: str | None = None
+    drop: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # texts and numbers that mean a missing value
+    texts: tuple[str, ...] = ()  # columns of codes, to be kept as text
+    prefixes: Mapping[str, int] = field(default_factory=dict)  # how many characters of a code count
+
+    def check(self, names: list[str]) -> None:
+        """Refuse a column that is not in the table; a label that is not there is left out of the draft instead."""
+        wanted = {"client column": (self.client,), "--drop": self.drop, "--text-columns": self.texts}
+        for role, columns in {**wanted, "--prefix": tuple(self.prefixes)}.items():
+            for name in columns:
+                if name is not None and name not in names:
+                    raise BadInput(f"{role} {name!r} is not in the table; {nearest(name, names)}")
 
 
-def draft_schema(
-    frame: pd.DataFrame, *, label: str | None = None, client_column: str | None = None
-) -> Schema:
+@dataclass(frozen=True)
+class Draft:
+    """A schema that rows fit, and what could not be done as wished.
+
+    `left_out` has the columns without a type, each with the reason as the end of a sentence. It was read from rows, as
+    the schema was, and is for whoever holds them: it is no part of the schema, which is made public.
+    """
+
+    schema: Schema
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def draft_schema(frame: pd.DataFrame, wishes: Wishes | None = None) -> Draft:
     """A schema that these rows fit. It was read from private rows, so every column is `inferred`.
 
-    >>> schema = draft_schema(pd.DataFrame({"age": [20, 31, 64], "sex": ["F", "M", "F"]}), label="sex")
+    >>> people = pd.DataFrame({"age": [20, 31, 64], "sex": ["F", "M", "F"]})
+    >>> schema = draft_schema(people, Wishes(label="sex")).schema
     >>> [(column.name, column.type) for column in schema.columns], schema.inferred()
     ([('age', 'integer'), ('sex', 'binary')], ('age', 'sex'))
     """
-    require_columns(frame, label=label, client_column=client_column)
-    columns, problems = [], []
-    for name in map(str, frame.columns):
-        if name == client_column:
+    wishes = wishes or Wishes()
+    names = [str(name) for name in frame.columns]
+    wishes.check(names)
+    columns, left_out = [], {}
+    for name in names:
+        if name == wishes.client or name in wishes.drop:
             continue
         try:
-            columns.append(_draft_column(name, frame[name], name == label))
-        except BadInput as error:
-            problems.append(str(error))
-    if problems:
-        raise BadInput("; ".join(problems))
+            columns.append(_drafted(name, frame[name], wishes))
+        except Undraftable as error:
+            left_out[name] = str(error)
+    if not columns:
+        reasons = "; ".join(f"{name!r} {reason}" for name, reason in left_out.items())
+        raise BadInput(f"no column can be drafted: {reasons or 'all are dropped'}")
+    label, notes = _label(wishes.label, columns, left_out)
     inferred = {column.name: "inferred" for column in columns}
-    return Schema(columns=tuple(columns), label=label, client=client_column, provenance=inferred)
+    schema = Schema(columns=tuple(columns), label=label, client=wishes.client, provenance=inferred)
+    return Draft(schema, left_out, notes)
+
+
+def _drafted(name: str, values: pd.Series, wishes: Wishes) -> Column:
+    absent = places(values, wishes.missing) >= 0
+    if absent.any():
+        whole = pd.api.types.is_integer_dtype(values)
+        values = (values.astype(pandas_dtype(nullable(str(values.dtype)))) if whole else values).mask(absent)
+    column = draft_column(
+        name,
+        values,
+        is_label=name == wishes.label,
+        is_text=name in wishes.texts or name in wishes.prefixes,
+        prefix=wishes.prefixes.get(name),
+    )
+    return replace(column, missing_values=wishes.missing) if absent.any() else column
+
+
+def _label(
+    label: str | None, columns: list[Column], left_out: Mapping[str, str]
+) -> tuple[str | None, tuple[str, ...]]:
+    """The label, or None with a sentence why the draft has none."""
+    if label is None:
+        return None, ()
+    column = next((column for column in columns if column.name == label), None)
+    if column is None:
+        known = nearest(label, [column.name for column in columns])
+        reason = left_out.get(label, f"is not in the table; {known}")
+    elif column.missing:
+        reason = "has missing values; drop those rows, or add a category for them"
+    elif column.categories is None and not (
+        column.type == "integer" and (column.values or 0) <= LARGEST_CLASS_RANGE
+    ):
+        reason = f"is drafted as {column.type}; a label has categories or few whole numbers"
+    elif len(columns) == 1:
+        reason = "is the only column"
+    else:
+        return label, ()
+    return None, (f"label {label!r} {reason}; the draft has no label",)
 
 
 def require_columns(frame: pd.DataFrame, *, label: str | None, client_column: str | None) -> None:
@@ -82,69 +154,3 @@ def draft_text_schema(texts: Iterable[str], words: int, length: int | None = Non
         raise BadInput("the texts hold no words; expected at least one text with words")
     chosen = tuple(word for word, _ in counts.most_common(words))
     return Schema(kind="text", vocabulary=chosen, length=length, provenance={"vocabulary": "inferred"})
-
-
-def _draft_column(name: str, series: pd.Series, is_label: bool) -> Column:
-    present = series.dropna()
-    missing = len(present) < len(series)
-    if present.empty:
-        raise BadInput(f"column {name!r} has no values; drop it")
-    distinct = pd.unique(present.to_numpy(dtype=object))
-    if pd.api.types.is_datetime64_any_dtype(series) or _are_dates(distinct):
-        raise BadInput(
-            f"column {name!r} holds dates; convert it to a number such as days since a public date"
-        )
-    number = pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series)
-    classes = is_label and len(distinct) <= LARGEST_CLASS_RANGE
-    if len(distinct) == 2 or classes or not number:
-        return _draft_categories(name, distinct, len(present), missing)
-    return _draft_number(name, present.to_numpy(dtype=np.float64), missing)
-
-
-def _are_dates(distinct: np.ndarray) -> bool:
-    """Many texts that all read as a day; a few of them may be categories."""
-    return len(distinct) > _FEW and all(isinstance(text, str) and _DATE.match(text) for text in distinct)
-
-
-def _draft_categories(name: str, distinct: np.ndarray, rows: int, missing: bool) -> Column:
-    count = len(distinct)
-    if count > LARGEST_CATEGORIES or (count > _FEW and count > rows / 2):
-        advice = "names and free text cannot be synthesised: drop it, group it, or make it the client column"
-        raise BadInput(f"column {name!r} holds {count} different texts in {rows} rows; {advice}")
-    categories = tuple(dict.fromkeys(as_text(value) for value in sorted(distinct, key=_sorting)))
-    kind = "binary" if len(categories) == 2 else "categorical"
-    return Column(name, kind, categories=categories, missing=missing)
-
-
-def _sorting(value: object) -> tuple[int, float, str]:
-    """Numbers by size before texts by alphabet."""
-    if isinstance(value, int | float | np.number | np.bool_):
-        return 0, float(value), ""
-    return 1, 0.0, str(value)
-
-
-def _draft_number(name: str, numbers: np.ndarray, missing: bool) -> Column:
-    if not np.isfinite(numbers).all():
-        raise BadInput(f"column {name!r} holds infinite numbers; replace or drop them")
-    low, high = float(numbers.min()), float(numbers.max())
-    scale = "log" if _is_skewed(numbers, low, high) else "linear"
-    if (numbers == np.floor(numbers)).all():
-        if high - low < LARGEST_RANGE[scale]:
-            return Column(name, "integer", min=int(low), max=int(high), missing=missing, scale=scale)
-        return Column(name, "continuous", min=low, max=high, missing=missing, scale=scale, decimals=0)
-    if low == high:
-        return Column(name, "categorical", categories=(as_text(low),), missing=missing)
-    decimals = _decimals(numbers)
-    return Column(name, "continuous", min=low, max=high, decimals=decimals, missing=missing, scale=scale)
-
-
-def _is_skewed(numbers: np.ndarray, low: float, high: float) -> bool:
-    """Amounts such as capital gain: three quarters of the rows lie in the lowest 5% of a wide range."""
-    return high - low > 100 and bool(np.quantile(numbers, 0.75) <= low + (high - low) / 20)
-
-
-def _decimals(numbers: np.ndarray) -> int | None:
-    for decimals in range(1, _LARGEST_DECIMALS + 1):
-        if np.array_equal(numbers, np.round(numbers, decimals)):
-            return decimals
-    return None

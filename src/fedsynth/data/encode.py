@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedsynth.data.column import DEFAULT_BINS, Column
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import check_columns
-from fedsynth.data.values import places, read_values
+from fedsynth.data.table import broken_rules, check_columns
+from fedsynth.data.values import places, read_values, write_values
 from fedsynth.errors import BadInput
 
 
@@ -52,7 +52,7 @@ class Block:
 
 def bins_of(column: Column) -> int:
     """How many bins a column's head has: its categories, or the resolution of its range."""
-    if not column.ordered or column.type == "ordinal":
+    if not column.numeric:
         return len(column.labels)
     wanted = column.bins or DEFAULT_BINS
     return wanted if column.values is None else min(wanted, column.values)
@@ -81,9 +81,9 @@ def numbers_at(column: Column, at: np.ndarray) -> np.ndarray:
     if column.type == "ordinal":
         return np.minimum(np.floor(at * len(column.labels)), len(column.labels) - 1)
     low, high = column.bounds
-    span = high - low + (column.type == "integer")
+    span = high - low + column.whole
     distance = np.expm1(at * np.log1p(span)) if column.scale == "log" else at * span
-    if column.type == "integer":
+    if column.whole:
         return low + np.clip(np.floor(distance), 0, high - low)
     numbers = low + distance
     rounded = numbers if column.decimals is None else np.round(numbers, column.decimals)
@@ -134,39 +134,57 @@ class TableEncoding:
             raise BadInput("the table does not fit its schema: " + "; ".join(problems))
         x = np.zeros((len(frame), self.width), dtype=np.float32)
         y = np.zeros(len(frame), dtype=np.int64)
-        for column, block in zip(self.schema.feature_columns, self.blocks, strict=True):
-            values = read_values(column, frame[column.name])
-            problems += values.problems
-            _fill(x, column, block, values.numbers)
-        label = self.schema.label_column
-        if label is not None:
-            values = read_values(label, frame[label.name])
-            problems += values.problems
-            y = np.nan_to_num(values.numbers - (label.min or 0)).astype(np.int64)
+        numbers = {}
+        for column in self.schema.columns:
+            if column.name in self.schema.sampled_names and column.type != "id" and column.name in frame:
+                values = read_values(column, frame[column.name])
+                problems += values.problems
+                numbers[column.name] = values.numbers
+        problems += broken_rules(self.schema, numbers)
         if problems:
             raise BadInput("the table does not fit its schema: " + "; ".join(problems))
+        for column, block in zip(self.schema.feature_columns, self.blocks, strict=True):
+            _fill(x, column, block, numbers[column.name])
+        label = self.schema.label_column
+        if label is not None:
+            y = (numbers[label.name] - label.lowest).astype(np.int64)
         return torch.from_numpy(x), torch.from_numpy(y)
 
-    def decode(self, x: Tensor, y: Tensor | None = None) -> pd.DataFrame:
-        """A table in the schema's order of columns: Int64, float64 or text, missing as NA, all within bounds.
+    def numbers(self, x: Tensor, y: Tensor | None = None) -> dict[str, np.ndarray]:
+        """The numbers (or places of categories) of all columns but identifiers; NaN where missing.
 
         An entry's bin says only whether it is missing; an ordered column's value is read off its position.
         """
-        rows = x.detach().to("cpu", torch.float64).numpy()
+        rows = x.detach().cpu().numpy()
         if not np.isfinite(rows).all():
             advice = "the generator diverged; train it with smaller steps"
             raise BadInput(f"the rows to decode hold numbers that are not finite: {advice}")
-        read = {
-            column.name: _column(column, *_read(rows, column, block))
+        numbers = {
+            column.name: _read(rows, column, block)
             for column, block in zip(self.schema.feature_columns, self.blocks, strict=True)
         }
         label = self.schema.label_column
         if label is not None:
             if y is None:
                 raise BadInput(f"the schema has the label {label.name!r}; give decode the classes y as well")
-            classes = y.detach().cpu().numpy().astype(np.float64)
-            read[label.name] = _column(label, classes + (label.min or 0), np.zeros(len(classes), dtype=bool))
-        return pd.DataFrame({name: read[name] for name in self.schema.names})
+            numbers[label.name] = y.detach().cpu().numpy().astype(np.float64) + label.lowest
+        for name, rule in self.schema.derived.items():
+            numbers[name] = rule.computed(numbers)
+        return numbers
+
+    def decode(self, x: Tensor, y: Tensor | None = None) -> pd.DataFrame:
+        """A table in the schema's order of columns and in its dtypes, all learned values within bounds.
+
+        Derived columns are computed, identifiers count from 1.
+        """
+        numbers = self.numbers(x, y)
+        counted = np.arange(1.0, len(x) + 1)
+        return pd.DataFrame(
+            {
+                name: write_values(self.schema.column(name), numbers.get(name, counted))
+                for name in self.schema.sampled_names
+            }
+        )
 
 
 def _blocks(columns: tuple[Column, ...]) -> tuple[Block, ...]:
@@ -183,27 +201,19 @@ def _fill(x: np.ndarray, column: Column, block: Block, numbers: np.ndarray) -> N
     missing = np.isnan(numbers)
     bins = np.nan_to_num(numbers)
     if block.ordered:
-        at = np.where(missing, 0.5, positions(column, np.where(missing, column.min or 0, numbers)))
+        at = np.where(missing, 0.5, positions(column, np.where(missing, column.lowest, numbers)))
         x[:, block.place] = at
         bins = np.minimum(np.floor(at * block.bins), block.bins - 1)
     entry = np.where(missing, block.size - 1, bins).astype(np.int64)
     x[np.arange(len(x)), block.start + entry] = 1.0
 
 
-def _read(rows: np.ndarray, column: Column, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """One column's numbers (or places of categories), and which of them are missing."""
+def _read(rows: np.ndarray, column: Column, block: Block) -> np.ndarray:
+    """One column's numbers (or places of categories), NaN where missing."""
     entry = rows[:, block.start : block.place].argmax(axis=1)
     missing = (entry == block.bins) & block.missing
-    return (numbers_at(column, rows[:, block.place]) if block.ordered else entry.astype(np.float64)), missing
-
-
-def _column(column: Column, numbers: np.ndarray, missing: np.ndarray) -> pd.Series:
-    if column.type == "integer":
-        return pd.Series(pd.array(numbers.astype(np.int64), dtype="Int64")).mask(missing)
-    if column.type == "continuous":
-        return pd.Series(np.where(missing, np.nan, numbers))
-    places_ = np.where(missing, 0, numbers).astype(np.int64)
-    return pd.Series(np.array(column.labels, dtype=object)[places_], dtype="str").mask(missing)
+    numbers = numbers_at(column, rows[:, block.place]) if block.ordered else entry.astype(np.float64)
+    return np.where(missing, np.nan, numbers)
 
 
 @dataclass(frozen=True)

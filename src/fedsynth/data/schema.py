@@ -6,11 +6,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedsynth.data.atomic import replacing
 from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
+from fedsynth.data.rule_parser import parse_rule
+from fedsynth.data.rules import Rule
 from fedsynth.errors import BadInput, nearest
 
 KINDS = ("table", "image", "text")
@@ -25,7 +28,8 @@ class Schema:
 
     The column `client` says who owns a row and is never synthesised; it need not be among `columns`.
     `provenance` says where a column's bounds or categories come from; a column it does not name is public.
-    An image's (or text's) label is its one column.
+    An image's (or text's) label is its one column. `constraints` are rules that every row keeps; a column that one of
+    them computes out of others, and one of type `id`, is made with each sample and never learned.
 
     >>> age = Column("age", "integer", min=0, max=99)
     >>> schema = Schema(columns=(age, Column("ill", "binary")), label="ill")
@@ -47,6 +51,7 @@ class Schema:
     channels: int | None = None
     vocabulary: str | tuple[str, ...] | None = None
     length: int | None = None  # the most symbols in a piece of text
+    constraints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "provenance", dict(self.provenance))
@@ -66,13 +71,48 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that are synthesised, in order: all but the client column."""
+        """Names of the columns that are learned, in order: all but the client's, identifiers and derived ones."""
+        return tuple(
+            column.name
+            for column in self.columns
+            if column.name != self.client and column.type != "id" and column.name not in self.derived
+        )
+
+    @property
+    def sampled_names(self) -> tuple[str, ...]:
+        """Names of the columns of a sample, in order: those that are learned, and those that are made."""
         return tuple(column.name for column in self.columns if column.name != self.client)
 
     @property
     def feature_columns(self) -> tuple[Column, ...]:
-        """The columns minus the label and the client column."""
-        return tuple(column for column in self.columns if column.name not in (self.label, self.client))
+        """The columns that are learned, minus the label."""
+        learned = {*self.names} - {self.label}
+        return tuple(column for column in self.columns if column.name in learned)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The constraints, parsed."""
+        return tuple(parse_rule(text, self.columns) for text in self.constraints)
+
+    @cached_property
+    def derived(self) -> Mapping[str, Rule]:
+        """Columns that a constraint computes, and that constraint, in an order in which they can be computed."""
+        rules = {
+            rule.derived: rule for rule in reversed(self.rules) if rule.derived not in (None, self.label)
+        }
+        ordered: dict[str, Rule] = {}
+        while len(ordered) < len(rules):
+            ready = [
+                name
+                for name, rule in rules.items()
+                if name and name not in ordered and not {*rule.columns} & ({*rules} - {*ordered, name})
+            ]
+            if (
+                not ready
+            ):  # a circle: the first of its columns is learned, and its constraint is one among others
+                del rules[next(name for name in rules if name not in ordered)]
+            ordered.update({str(name): rules[name] for name in ready})
+        return ordered
 
     @property
     def label_column(self) -> Column | None:
@@ -104,7 +144,7 @@ class Schema:
         written: dict[str, Any] = {"version": self.version, "kind": self.kind}
         for item in fields(self):
             value = getattr(self, item.name)
-            if value is not None and item.name not in ("columns", "provenance", "version", "kind"):
+            if value not in (None, ()) and item.name not in ("columns", "provenance", "version", "kind"):
                 written[item.name] = list(value) if isinstance(value, tuple) else value
         if self.kind == "table":
             written["columns"] = [column.to_dict() for column in self.columns]
@@ -126,7 +166,7 @@ class Schema:
             problems.append(f"'provenance' must be an object, not {arguments.pop('provenance')!r}")
         columns, found = _read_columns(arguments)
         problems += found
-        for key in ("label_probabilities", "vocabulary"):
+        for key in ("label_probabilities", "vocabulary", "constraints"):
             if isinstance(arguments.get(key), list):
                 arguments[key] = tuple(arguments[key])
         if isinstance(arguments.get("label"), Mapping):
@@ -188,7 +228,8 @@ def _read_columns(arguments: dict[str, Any]) -> tuple[tuple[Column, ...], list[s
 def _build(arguments: dict[str, Any], problems: list[str]) -> Schema:
     """The schema, or one error with the problems so far and those that only the whole shows."""
     if problems:
-        arguments.pop("label_probabilities", None)  # cannot be judged without knowing the classes
+        for key in ("label_probabilities", "constraints"):  # cannot be judged without knowing the columns
+            arguments.pop(key, None)
     try:
         schema = Schema(**arguments)
     except BadInput as error:
@@ -219,11 +260,24 @@ def _table_problems(schema: Schema) -> list[str]:
     ]
     if schema.client is not None and not isinstance(schema.client, str):
         found.append(f"client {schema.client!r} must be the name of a column")
-    return (
-        found
-        if schema.feature_columns
-        else [*found, "'columns' must list at least one column besides the label"]
-    )
+    found += _constraint_problems(schema)
+    if not found and not schema.feature_columns:
+        found.append("'columns' must list at least one column besides the label")
+    return found
+
+
+def _constraint_problems(schema: Schema) -> list[str]:
+    if not isinstance(schema.constraints, tuple):
+        return [
+            f"constraints {schema.constraints!r}: expected a list of texts such as 'discharge >= admission'"
+        ]
+    problems = []
+    for text in schema.constraints:
+        try:
+            parse_rule(text, [column for column in schema.columns if column.name != schema.client])
+        except BadInput as error:
+            problems.append(str(error))
+    return problems
 
 
 def _image_problems(schema: Schema) -> list[str]:
@@ -263,9 +317,8 @@ def _label_problems(schema: Schema, names: list[str]) -> list[str]:
     column = schema.column(schema.label)
     if column.missing:
         return [f"label {schema.label!r} must not allow missing values; drop those rows or add a category"]
-    if column.type == "continuous" or len(column.labels) > LARGEST_CLASS_RANGE >= len(
-        column.categories or ()
-    ):
+    integers = column.type == "integer" and (column.values or 0) <= LARGEST_CLASS_RANGE
+    if column.categories is None and not integers:
         advice = "choose a categorical, ordinal or binary column or leave the label out"
         return [f"label {schema.label!r} is {column.type} with too many values for classes; {advice}"]
     return _probability_problems(schema)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedsynth.data.atomic import replacing
+from fedsynth.data.column import NUMBERS
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput, nearest
@@ -26,7 +29,7 @@ _AS_WRITTEN: dict[str, Any] = {
 def read_table(path: Path | str, schema: Schema | None = None, *, as_written: bool = False) -> pd.DataFrame:
     """Read a CSV, CSV.gz or Parquet file.
 
-    With a schema, the columns of categories are kept as they are written in a CSV file ("007" stays "007");
+    With a schema, all but its columns of numbers are kept as they are written in a CSV file ("007" stays "007");
     `as_written` keeps all columns so, because a type that is guessed from a whole column lets one row change the rest.
     """
     source = Path(path)
@@ -66,32 +69,60 @@ def check(frame: pd.DataFrame, schema: Schema) -> list[str]:
     >>> from fedsynth.data.schema import Column
     >>> schema = Schema(columns=(Column("age", "integer", min=0, max=99),))
     >>> check(pd.DataFrame({"agee": [3]}), schema)
-    ["column 'age' is missing; rename 'agee'?", "column 'agee' is not in the schema; drop it or add it there"]
+    ["column 'age' is missing; rename 'agee'?"]
     """
     problems = check_columns(frame, schema)
     if not len(frame):
         problems.append("the table has no rows; expected at least one")
-    for column in schema.columns:
-        if column.name in schema.names and list(frame.columns).count(column.name) == 1:
-            problems += read_values(column, frame[column.name]).problems
+    numbers = {}
+    for name in schema.sampled_names:
+        column = schema.column(name)
+        if column.type != "id" and list(frame.columns).count(name) == 1:
+            values = read_values(column, frame[name])
+            problems += values.problems
+            numbers[name] = values.numbers
+    return problems + broken_rules(schema, numbers)
+
+
+def broken_rules(schema: Schema, numbers: Mapping[str, np.ndarray]) -> list[str]:
+    """A sentence for each constraint that rows break, by the numbers of the columns that are there."""
+    problems = []
+    for rule in schema.rules:
+        if all(name in numbers for name in rule.columns):
+            broken = ~rule.holds(numbers)
+            if broken.any():
+                told = f"constraint {rule.text!r}: {int(broken.sum())} of {len(broken)} rows break it"
+                problems.append(f"{told}; correct or drop them, or take the constraint out of the schema")
     return problems
 
 
+def valid_rows(
+    schema: Schema, numbers: Mapping[str, np.ndarray], columns: set[str] | None = None
+) -> np.ndarray:
+    """Which rows keep the constraints (on some columns), with what these compute within its bounds."""
+    rules = [rule for rule in schema.rules if columns is None or columns & {*rule.columns}]
+    kept = np.logical_and.reduce([rule.holds(numbers) for rule in rules])
+    for name, rule in schema.derived.items():
+        if rule in rules:
+            column, values = schema.column(name), numbers[name]
+            inside = (values >= column.bounds[0]) & (values <= column.bounds[1])
+            kept &= inside | (np.isnan(values) & column.missing)
+    return kept
+
+
 def check_columns(frame: pd.DataFrame, schema: Schema) -> list[str]:
-    """Columns that are missing, not in the schema, or there twice. The client column may be there or not."""
+    """Columns that are missing or there twice. Those that the schema leaves out may be there or not."""
     unnamed = [name for name in frame.columns if not isinstance(name, str)]
     if unnamed:
         return [f"column name {unnamed[0]!r} is no text; give each column a name"]
     present = list(frame.columns)
-    twice = sorted({name for name in present if present.count(name) > 1})
+    twice = sorted({name for name in schema.sampled_names if present.count(name) > 1})
     problems = [f"column {name!r} is there twice; rename or drop one" for name in twice]
-    extra = [name for name in present if name not in schema.names and name != schema.client]
+    extra = [name for name in present if name not in schema.sampled_names and name != schema.client]
     for name in schema.names:
         if name not in present:
             problems.append(f"column {name!r} is missing; {_rename(name, extra)}")
-    return problems + [
-        f"column {name!r} is not in the schema; drop it or add it there" for name in dict.fromkeys(extra)
-    ]
+    return problems
 
 
 def _rename(name: str, extra: list[str]) -> str:
@@ -134,9 +165,13 @@ def _read_csv(path: Path, schema: Schema | None, as_written: bool) -> pd.DataFra
     words = (
         {}
         if schema is None
-        else {column.name: column.labels for column in schema.columns if not column.numeric}
+        else {column.name: column.categories or () for column in schema.columns if column.type not in NUMBERS}
     )
-    absent = {name: [text for text in MISSING_TEXTS if text not in words.get(name, ())] for name in names}
+    own = {} if schema is None else {column.name: column.missing_values for column in schema.columns}
+    absent = {
+        name: [text for text in (*MISSING_TEXTS, *own.get(name, ())) if text not in words.get(name, ())]
+        for name in names
+    }
     kept = {*words, *(() if schema is None else (schema.client,)), *(names if as_written else ())}
     types = {name: "str" for name in names if name in kept}
     with warnings.catch_warnings():

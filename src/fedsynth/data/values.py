@@ -1,4 +1,4 @@
-"""Read a table's column against its schema: its numbers or places of categories, and what does not fit."""
+"""A table's column as numbers or places of categories, with what does not fit its schema, and back as values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import pandas_dtype
 
-from fedsynth.data.column import Column
+from fedsynth.data.clock import read_seconds, write_seconds
+from fedsynth.data.column import CATEGORIES, Column, category_value
 
+TEXT_DTYPES = ("str", "string", "object")
 _SHOWN = 8  # categories listed in a message
 
 
 @dataclass(frozen=True)
 class Values:
-    """A column as numbers: values between bounds, or places in the list of categories; NaN where missing."""
+    """A column as numbers: between bounds, grains of moments, or places of categories; NaN where missing."""
 
     numbers: np.ndarray  # [rows] float64
     problems: tuple[str, ...]
@@ -29,13 +32,66 @@ def read_values(column: Column, series: pd.Series) -> Values:
     >>> read_values(Column("age", "integer", min=0, max=99), pd.Series([7, 120])).problems[0]
     "column 'age': 1 of 2 rows lie outside 0 to 99, for example 120; correct the rows or widen the ... bounds"
     """
-    absent = series.isna().to_numpy(dtype=bool)
-    read = _numbers if column.numeric else _places
+    absent = is_missing(column, series)
+    read = _moments if column.moment else _numbers if column.numeric else _places
     numbers, problems = read(column, series, absent)
     if absent.any() and not column.missing:
         advice = "fill or drop them, or write 'missing': true in the schema"
         problems = [*problems, f"{_share(absent)} are missing, which the schema does not allow; {advice}"]
     return Values(numbers, tuple(f"column {column.name!r}: {problem}" for problem in problems))
+
+
+def is_missing(column: Column, series: pd.Series) -> np.ndarray:
+    """Which values are missing: empty, or one of the texts that the schema says to mean that.
+
+    >>> is_missing(Column("age", "integer", min=0, max=99, missing_values=("-999",)), pd.Series([3.0, -999, np.nan]))
+    array([False,  True,  True])
+    """
+    absent = series.isna().to_numpy(dtype=bool)
+    return absent | (places(series, column.missing_values) >= 0) if column.missing_values else absent
+
+
+def write_values(column: Column, numbers: np.ndarray) -> pd.Series:
+    """Values out of numbers as `read_values` gives them, in the schema's dtype; NaN is a missing value.
+
+    By default whole numbers are Int64, others float64, moments datetimes (a time of day: a text), categories texts.
+
+    >>> write_values(Column("a", "integer", min=0, max=9, dtype="int8"), np.array([3.0])).dtype
+    dtype('int8')
+    """
+    missing = np.isnan(numbers)
+    if column.moment:
+        seconds = column.first_second + numbers * column.grain_seconds
+        return write_seconds(column.type, seconds, column.dtype, column.style)
+    if column.type in CATEGORIES:
+        return _categories(column, np.where(missing, -1, numbers).astype(np.int64))
+    dtype = column.dtype or ("float64" if column.type == "continuous" else "Int64")
+    if dtype.startswith("float"):
+        return pd.Series(numbers).astype(pandas_dtype(dtype))
+    if dtype in TEXT_DTYPES:
+        return pd.Series(numbers).astype("Int64").astype("str").astype(pandas_dtype(dtype))
+    whole = pd.Series(pd.array(np.where(missing, 0, numbers), dtype="Float64")).mask(missing)
+    return whole.astype(pandas_dtype(nullable(dtype) if column.missing else dtype))
+
+
+def _categories(column: Column, codes: np.ndarray) -> pd.Series:
+    """Texts, numbers or truth values of categories by their places, -1 where missing."""
+    dtype = column.dtype or "str"
+    inner = dtype.removeprefix("category").strip("[]") or "str"
+    kinds = [category_value(text, inner) for text in column.labels]
+    if dtype.startswith("category"):
+        listed = pd.Index(kinds, dtype=inner)
+        return pd.Series(pd.Categorical.from_codes(codes, listed, ordered=column.type == "ordinal"))
+    texts = dtype in TEXT_DTYPES
+    values = pd.Series(np.array([*kinds, None], dtype=object)[codes], dtype="str" if texts else object)
+    if texts or not column.missing:
+        return values.astype(pandas_dtype(dtype))
+    return values.astype(pandas_dtype(dtype if dtype.startswith("float") else nullable(dtype)))
+
+
+def nullable(dtype: str) -> str:
+    """Return the name of the dtype that can hold a missing value."""
+    return "boolean" if dtype.startswith("bool") else dtype.replace("uint", "UInt").replace("int", "Int", 1)
 
 
 def as_text(value: Any, categories: tuple[str, ...] = ()) -> str:
@@ -53,8 +109,16 @@ def as_text(value: Any, categories: tuple[str, ...] = ()) -> str:
     return str(value)
 
 
-def places(texts: np.ndarray | pd.Series, categories: tuple[str, ...]) -> np.ndarray:
+def places(
+    texts: np.ndarray | pd.Series,
+    categories: tuple[str, ...],
+    *,
+    exact: bool = False,
+    prefix: int | None = None,
+) -> np.ndarray:
     """Where each value stands in the list of categories, int64; -1 if missing, -2 if not in the list.
+
+    `exact` for codes, which have one spelling; of a value only the first `prefix` characters count.
 
     >>> places(np.array(["b", "a", None, "c"], dtype=object), ("a", "b")).tolist()
     [1, 0, -1, -2]
@@ -66,8 +130,16 @@ def places(texts: np.ndarray | pd.Series, categories: tuple[str, ...]) -> np.nda
     found = []
     for value in distinct:
         text = as_text(value, categories)
-        found.append(known[text] if text in known else loose.get(_spelling(text, categories), -2))
+        text = text if text in known else text[:prefix]
+        near = -2 if exact else loose.get(_spelling(text, categories), -2)
+        found.append(known.get(text, near))
     return np.array([*found, -1], dtype=np.int64)[codes]
+
+
+def category_places(column: Column, series: pd.Series) -> np.ndarray:
+    """Where each value stands among the column's categories; -1 if missing, -2 if it is none of them."""
+    found = places(series, column.labels, exact=column.type == "text-code", prefix=column.prefix)
+    return np.where(is_missing(column, series), -1, found)
 
 
 def _spelling(text: str, categories: tuple[str, ...]) -> str:
@@ -84,7 +156,7 @@ def _spelling(text: str, categories: tuple[str, ...]) -> str:
 
 
 def _places(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    found = places(series, column.labels)
+    found = category_places(column, series)
     numbers = np.where(found < 0, np.nan, found.astype(np.float64))
     unknown = found == -2
     if not unknown.any():
@@ -97,14 +169,38 @@ def _places(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.n
     ]
 
 
+def plain_numbers(series: pd.Series) -> np.ndarray:
+    """The numbers that values are or write, float64; NaN where there is none."""
+    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
+    return pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+
+
+def grains(column: Column, series: pd.Series) -> np.ndarray:
+    """Whole grains since the first moment of the column, float64; NaN where the value is no moment."""
+    seconds = read_seconds(column.type, series, column.format)
+    return np.floor((seconds - column.first_second) / column.grain_seconds)
+
+
+def _moments(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    numbers = np.where(absent, np.nan, grains(column, series))
+    written = f"written as {column.style}" if column.format else "in ISO 8601"
+    tests = {
+        f"are no {column.type} {written}": (np.isnan(numbers) & ~absent, "correct the rows or the 'format'"),
+        f"lie outside {column.text(column.bounds[0])} to {column.text(column.bounds[1])}": (
+            (numbers < column.bounds[0]) | (numbers > column.bounds[1]),
+            "correct the rows or widen the public bounds",
+        ),
+    }
+    return _tested(numbers, series, tests)
+
+
 def _numbers(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.ndarray, list[str]]:
     if pd.api.types.is_datetime64_any_dtype(series) or pd.api.types.is_timedelta64_dtype(series):
-        advice = "convert it to a number such as days since a public date"
+        advice = "use type 'date' or 'timestamp'"
         return np.full(len(series), np.nan), [
             f"holds {series.dtype} where {column.type} numbers are expected; {advice}"
         ]
-    plain = series.astype(object) if isinstance(series.dtype, pd.CategoricalDtype) else series
-    numbers = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    numbers = np.where(absent, np.nan, plain_numbers(series))
     tests = {
         f"are no numbers, but the schema says {column.type}": (
             np.isnan(numbers) & ~absent,
@@ -119,6 +215,13 @@ def _numbers(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.
             "correct the rows or widen the public bounds",
         ),
     }
+    return _tested(numbers, series, tests)
+
+
+def _tested(
+    numbers: np.ndarray, series: pd.Series, tests: dict[str, tuple[np.ndarray, str]]
+) -> tuple[np.ndarray, list[str]]:
+    """The numbers without those that fail a test, and a sentence for each test that fails."""
     problems = []
     for told, (wrong, advice) in tests.items():
         if wrong.any():

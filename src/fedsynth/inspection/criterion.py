@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedsynth.data.clients import RawClients
+from fedsynth.data.conditions import read_conditions
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding, words_of
-from fedsynth.data.values import places
+from fedsynth.data.values import is_missing, places, read_values
 from fedsynth.errors import BadInput, nearest
 from fedsynth.inspection.primary import Primary, class_scores, row_scores
 
@@ -105,11 +106,14 @@ def _rule(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary
         raise BadInput("criterion 'rule' is for tables; the data are something else")
     name, value = criterion["column"], criterion["value"]
     column = schema.column(name)
+    if column.moment:
+        (condition,) = read_conditions([f"{name}{criterion['is']}{value}"], schema)
+        return condition.holds(read_values(column, rows.frame[name]).numbers)
     if column.numeric != isinstance(value, (int, float)):
         expected = "a number" if column.numeric else "a text"
         raise BadInput(f"value={value!r}: the column {name!r} needs {expected} to compare with")
     values = rows.frame[name]
-    there = values.notna().to_numpy(dtype=bool)
+    there = ~is_missing(column, values)
     plain = values.astype("float64") if column.numeric else values.astype("string")
     return there & np.asarray(_COMPARE[criterion["is"]](plain, value).fillna(False), dtype=bool)
 

@@ -14,7 +14,10 @@ def without_label(schema: Schema) -> Schema:
         return schema
     kept = tuple(column for column in schema.columns if column.name != schema.label)
     provenance = {name: source for name, source in schema.provenance.items() if name != schema.label}
-    return replace(schema, columns=kept, label=None, label_probabilities=None, provenance=provenance)
+    rules = tuple(rule.text for rule in schema.rules if schema.label not in rule.columns)
+    return replace(
+        schema, columns=kept, label=None, label_probabilities=None, provenance=provenance, constraints=rules
+    )
 
 
 def strip_labels(raw: RawClients, label: str | None) -> RawClients:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,16 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedsynth.data.atomic import replacing
+from fedsynth.data.conditions import Condition, read_conditions
 from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import TextEncoding
-from fedsynth.errors import BadInput, nearest
+from fedsynth.errors import BadInput
 from fedsynth.models.model import Model, layouts
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
+from fedsynth.synthesis.rule_keeping import keep_rules
 
 _TRIES = 200  # batches drawn for a condition before giving up
 Images = tuple[np.ndarray, np.ndarray | None]
@@ -47,41 +49,47 @@ class Generator:
         return recipe.build(task, {**self.values, **usual}).model
 
     def sample(
-        self, rows: int, rng: Rng, condition: Mapping[str, str] | None = None
+        self, rows: int, rng: Rng, condition: Mapping[str, Any] | Iterable[str] | None = None
     ) -> pd.DataFrame | Images:
-        """`rows` synthetic rows, or images with their labels; `condition` fixes columns to values."""
+        """`rows` synthetic rows, or images with their labels.
+
+        `condition` fixes columns to values, or is a list of texts such as "age>=30".
+        """
         if rows < 1:
             raise BadInput(f"rows={rows}: expected at least 1")
-        condition = {name: str(value) for name, value in (condition or {}).items()}
-        label = condition.pop(self.schema.label, None) if self.schema.label else None
+        if condition and self.schema.kind == "text":
+            raise BadInput(f"condition on {next(iter(condition))!r}: texts cannot be conditioned")
+        conditions = read_conditions(condition or (), self.schema)
+        of_label = [each for each in conditions if each.column.name == self.schema.label]
+        others = [each for each in conditions if each not in of_label]
         if self.schema.kind == "image":
-            if condition:
-                raise BadInput(
-                    f"condition on {next(iter(condition))!r}: images can be conditioned on their label only"
-                )
-            return self._images(self._labels(rows, label, rng), rng)
+            return self._images(self._labels(rows, of_label, rng), rng)
         if self.schema.kind == "text":
-            if condition:
-                raise BadInput(f"condition on {next(iter(condition))!r}: texts cannot be conditioned")
             written = self._draw(torch.zeros(rows, dtype=torch.int64), rng)
             return pd.DataFrame({"text": TextEncoding(self.schema).decode(written)})
-        self._check(condition)
-        if not condition:
-            return self._frame(self._labels(rows, label, rng), rng)
-        return self._matching(rows, label, condition, rng)
+        encoding = TableEncoding(self.schema)
+        if others or (of_label and self.schema.rules):  # a repair may change the label
+            return encoding.decode(*self._matching(encoding, rows, of_label, others, rng))
+        return encoding.decode(*self._rows(encoding, self._labels(rows, of_label, rng), rng))
 
-    def _labels(self, rows: int, label: str | None, rng: Rng) -> Tensor:
-        """Class numbers: the asked one, or drawn from the public or paid-for balance."""
-        classes = self.schema.classes
-        if not classes:
+    def _labels(self, rows: int, conditions: list[Condition], rng: Rng) -> Tensor:
+        """Class numbers: the asked one, or drawn from the public or paid-for balance of those that are allowed."""
+        label = self.schema.label_column
+        if label is None:
             return torch.zeros(rows, dtype=torch.int64)
-        if label is not None:
-            if label not in classes:
-                raise BadInput(f"{self.schema.label}={label!r}: no such category; {nearest(label, classes)}")
-            return torch.full((rows,), classes.index(label))
+        places = np.arange(len(label.labels)) + label.lowest
+        allowed = np.logical_and.reduce(
+            [np.ones(len(places), bool), *(each.holds(places) for each in conditions)]
+        )
+        if allowed.sum() == 1:
+            return torch.full((rows,), int(allowed.argmax()))
         declared = self.schema.label_probabilities
         balance = torch.tensor(declared) if declared is not None else self.balance
-        chances = torch.ones(len(classes)) if balance is None else balance.to(torch.float32)
+        chances = torch.ones(len(places)) if balance is None else balance.to(torch.float32)
+        chances = chances * torch.from_numpy(allowed)
+        if not chances.sum() > 0:
+            wanted = ", ".join(each.text for each in conditions)
+            raise BadInput(f"condition {wanted}: no class meets it; drop a condition")
         return torch.multinomial(
             chances, rows, replacement=True, generator=rng.at("labels").torch_generator()
         )
@@ -93,49 +101,44 @@ class Generator:
         pieces = labels.split(20_000)
         return torch.cat([model.sample(params, piece, rng.at("piece", i)) for i, piece in enumerate(pieces)])
 
-    def _frame(self, labels: Tensor, rng: Rng) -> pd.DataFrame:
-        return TableEncoding(self.schema).decode(self._draw(labels, rng), labels)
+    def _rows(self, encoding: TableEncoding, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
+        """Encoded rows with these labels that keep the schema's constraints."""
+        drawn = self._draw(labels, rng)
+        if not self.schema.rules:
+            return drawn, labels
+        return keep_rules(encoding, drawn, labels, self._draw, rng)
 
     def _images(self, labels: Tensor, rng: Rng) -> Images:
         drawn = (self._draw(labels, rng) * 255).round().clamp(0, 255).to(torch.uint8)
         return ImageEncoding(self.schema).decode(drawn, labels)
 
-    def _check(self, condition: Mapping[str, str]) -> None:
-        for name, value in condition.items():
-            if name not in self.schema.names:
-                raise BadInput(f"condition on {name!r}: no such column; {nearest(name, self.schema.names)}")
-            column = self.schema.column(name)
-            if not column.numeric and value not in column.labels:
-                raise BadInput(f"{name}={value!r}: no such category; {nearest(value, column.labels)}")
-            if column.numeric and not _within(value, column.bounds):
-                low, high = column.bounds
-                raise BadInput(f"{name}={value!r}: expected a number between {low:g} and {high:g}")
-
-    def _matching(self, rows: int, label: str | None, condition: Mapping[str, str], rng: Rng) -> pd.DataFrame:
-        """Rows that meet conditions on other columns than the label, by drawing until enough do."""
-        kept: list[pd.DataFrame] = []
-        found = 0
+    def _matching(
+        self,
+        encoding: TableEncoding,
+        rows: int,
+        of_label: list[Condition],
+        others: list[Condition],
+        rng: Rng,
+    ) -> tuple[Tensor, Tensor]:
+        """Rows that meet conditions, those on the label by its draw, others by drawing until enough do."""
+        kept: list[tuple[Tensor, Tensor]] = []
+        count = 0
         for attempt in range(_TRIES):
             stream = rng.at("attempt", attempt)
-            frame = self._frame(self._labels(max(rows, 1000), label, stream), stream)
-            matches = np.logical_and.reduce(
-                [self._equal(frame[name], value) for name, value in condition.items()]
+            x, y = self._rows(encoding, self._labels(max(rows, 1000), of_label, stream), stream)
+            numbers = encoding.numbers(x, y)
+            meets = np.logical_and.reduce(
+                [each.holds(numbers[each.column.name]) for each in (*of_label, *others)]
             )
-            kept.append(frame[matches])
-            found += int(matches.sum())
-            if found >= rows:
-                return pd.concat(kept, ignore_index=True).iloc[:rows]
-        wanted = ", ".join(f"{name}={value}" for name, value in condition.items())
-        advice = f"ask for at most {found} rows or drop a condition" if found else "drop a condition"
+            kept.append((x[meets], y[meets]))
+            count += int(meets.sum())
+            if count >= rows:
+                return torch.cat([x for x, _ in kept])[:rows], torch.cat([y for _, y in kept])[:rows]
+        wanted = ", ".join(each.text for each in [*of_label, *others])
+        advice = f"ask for at most {count} rows or drop a condition" if count else "drop a condition"
         raise BadInput(
-            f"condition {wanted}: {found} of {_TRIES * max(rows, 1000)} synthetic rows meet it; {advice}"
+            f"condition {wanted}: {count} of {_TRIES * max(rows, 1000)} synthetic rows meet it; {advice}"
         )
-
-    def _equal(self, values: pd.Series, wanted: str) -> np.ndarray:
-        """Which values equal the wanted one; 30 and 30.0 are the same number."""
-        if self.schema.column(str(values.name)).numeric:
-            return values.astype("Float64").eq(float(wanted)).fillna(False).to_numpy(dtype=bool)
-        return values.astype("string").eq(wanted).fillna(False).to_numpy(dtype=bool)
 
     def save(self, path: Path) -> None:
         """Write the released parameters, and nothing else, as safetensors."""
@@ -171,13 +174,6 @@ class Generator:
                 )
             parts[part] = layout.join(found)
         return cls(schema, recipe, values, parts, empty.balance)
-
-
-def _within(text: str, bounds: tuple[float, float]) -> bool:
-    try:
-        return bounds[0] <= float(text) <= bounds[1]
-    except ValueError:
-        return False
 
 
 def _read(path: Path) -> dict[str, Tensor]:

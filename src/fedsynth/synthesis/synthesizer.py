@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -186,9 +186,16 @@ class Synthesizer:
         return self
 
     def sample(
-        self, rows: int, *, condition: Mapping[str, str] | None = None, seed: int | None = None
+        self,
+        rows: int,
+        *,
+        condition: Mapping[str, Any] | Iterable[str] | None = None,
+        seed: int | None = None,
     ) -> pd.DataFrame | Images:
-        """Synthetic rows (or images and labels); as many as you like, at no further privacy cost."""
+        """Synthetic rows (or images and labels); as many as you like, at no further privacy cost.
+
+        `condition` fixes columns to values ({"sex": "F"}), or is a list of texts (["sex=F", "age>=30"]).
+        """
         return self.generator.sample(rows, Rng(seed), condition)
 
     @property

@@ -11,7 +11,7 @@ from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
 from fedsynth.data.conform import UNFIT, fit_of
 from fedsynth.data.declaration import Declared, declared
-from fedsynth.data.draft import draft_schema
+from fedsynth.data.draft import Wishes, draft_schema
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.statistics import CellShares
 from fedsynth.privacy.central import CentralGaussian
@@ -48,7 +48,7 @@ def paid(frame, unit):
 
 
 def drafted(frame, unit):
-    return json.dumps(draft_schema(frame.infer_objects(), client_column="who").to_dict())
+    return json.dumps(draft_schema(frame.infer_objects(), Wishes(client="who")).schema.to_dict())
 
 
 def with_one(rows):

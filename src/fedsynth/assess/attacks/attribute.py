@@ -122,7 +122,7 @@ def as_classes(column: Column, numbers: np.ndarray) -> np.ndarray:
     array([ 0,  5, -1])
     """
     absent = np.isnan(numbers)
-    whole = np.where(absent, column.min or 0.0, numbers)
+    whole = np.where(absent, column.lowest, numbers)
     if column.numeric and (column.values is None or column.values > _BINS):
         whole = np.minimum(np.floor(positions(column, whole) * _BINS), _BINS - 1)
     return np.where(absent, -1, whole).astype(np.int64)

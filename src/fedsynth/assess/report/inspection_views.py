@@ -80,7 +80,9 @@ def _ranges(column: Column, numbers: np.ndarray) -> list[str]:
     if not column.numeric or not len(there):
         common = column.labels[int(np.bincount(there.astype(int)).argmax())] if len(there) else "–"
         return [column.name, column.type, "–", f"mostly {common}", "–", missing]
-    return [column.name, column.type, *(short(float(q)) for q in np.quantile(there, [0, 0.5, 1])), missing]
+    ends = [float(end) for end in np.quantile(there, [0, 0.5, 1])]
+    spelled = [column.text(end) if column.moment else short(end) for end in ends]
+    return [column.name, column.type, *spelled, missing]
 
 
 def _images(one: Named, other: Named) -> list[Any]:
@@ -150,7 +152,8 @@ def _cell_names(column: Column) -> list[str]:
     edges = [low + (high - low) * step / count for step in range(count + 1)]
     if column.scale == "log":
         return [*(f"part {step + 1} of {count}" for step in range(count)), "missing"]
-    return [*(f"{short(a)} to {short(b)}" for a, b in zip(edges, edges[1:], strict=False)), "missing"]
+    spelled = [column.text(edge) if column.moment else short(edge) for edge in edges]
+    return [*(f"{a} to {b}" for a, b in zip(spelled, spelled[1:], strict=False)), "missing"]
 
 
 def _both_shares(name: str, one: Sample, other: Sample) -> tuple[list[str], np.ndarray]:

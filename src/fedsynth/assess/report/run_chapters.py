@@ -13,7 +13,6 @@ from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, figure, folded, table
 from fedsynth.assess.report.picture import image_grid, quotations
 from fedsynth.assess.report.record import Data, Released
-from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
 
 _SAMPLE_ROWS = 8
@@ -43,27 +42,13 @@ def schema_table(schema: Schema) -> Markup:
         [
             column.name + (" (label)" if column.name == schema.label else ""),
             column.type,
-            allowed(column),
+            column.allowed(_MOST_LABELS),
             schema.provenance.get(column.name, "public"),
         ]
         for column in schema.columns
         if column.name != schema.client
     ]
     return table(["column", "type", "allowed values", "known from"], rows, "Schema")
-
-
-def allowed(column: Column) -> str:
-    """The values that a column may have, in words.
-
-    >>> allowed(Column("age", "integer", min=0, max=99, missing=True))
-    '0 to 99, or missing'
-    """
-    if column.numeric:
-        words = f"{short(column.bounds[0])} to {short(column.bounds[1])}"
-    else:
-        more = len(column.labels) - _MOST_LABELS
-        words = ", ".join(column.labels[:_MOST_LABELS]) + (f" and {more} more" if more > 0 else "")
-    return words + (", or missing" if column.missing else "")
 
 
 def schema_words(schema: Schema) -> str:

@@ -76,7 +76,7 @@ def as_positions(frame: pd.DataFrame, schema: Schema) -> Task:
 def _classes(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
     label = schema.label_column
     assert label is not None
-    return (read_values(label, frame[label.name]).numbers - (label.min or 0)).astype(np.int64)
+    return (read_values(label, frame[label.name]).numbers - label.lowest).astype(np.int64)
 
 
 def sklearn(place: str, *arguments: Any, **settings: Any) -> Any:

@@ -89,7 +89,7 @@ def as_features(columns: tuple[Column, ...], table: Mapping[str, np.ndarray]) ->
         missing = np.isnan(numbers)
         parts.append(missing[:, None])
         if column.ordered:
-            at = np.where(missing, 0.5, positions(column, np.where(missing, column.min or 0, numbers))) - 0.5
+            at = np.where(missing, 0.5, positions(column, np.where(missing, column.lowest, numbers))) - 0.5
             parts += [at[:, None], at[:, None] ** 2]
         else:
             places = np.where(missing, -1, numbers)[:, None]

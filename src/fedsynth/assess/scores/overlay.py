@@ -44,7 +44,8 @@ def _axis(column: Column) -> tuple[list[str], list[float] | None, int]:
     if column.values == size:
         return list(column.labels), [low - 0.5 + step for step in range(size + 1)], size
     edges = [float(edge) for edge in numbers_at(column, np.linspace(0, 1, size + 1))]
-    return [f"{a:.6g} to {b:.6g}" for a, b in zip(edges, edges[1:], strict=False)], edges, size
+    spelled = [column.text(edge) if column.moment else f"{edge:.6g}" for edge in edges]
+    return [f"{a} to {b}" for a, b in zip(spelled, spelled[1:], strict=False)], edges, size
 
 
 def _shares(column: Column, numbers: np.ndarray, size: int) -> list[float]:

@@ -97,7 +97,7 @@ def coarse(column: Column, numbers: np.ndarray, bins: int = COARSE_BINS) -> np.n
     """
     missing = np.isnan(numbers)
     size = cells(column, bins) - 1
-    known = np.where(missing, column.min or 0, numbers)
+    known = np.where(missing, column.lowest, numbers)
     if column.numeric:
         known = np.clip(np.floor(positions(column, known) * size), 0, size - 1)
     return np.where(missing, size, known).astype(np.int64)

@@ -1,0 +1,47 @@
+"""Which combinations of two columns' values a schema's constraints allow: the structural zeros of a table's model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsynth.data.encode import numbers_at
+from fedsynth.data.rules import Interval
+from fedsynth.models.table_domain import TableDomain
+
+
+def possible_cells(domain: TableDomain, one: int, other: int) -> np.ndarray:
+    """True where rows may have these values of two columns of the domain, [values of one, values of other].
+
+    A cell is False only if no row in it can keep all constraints; columns besides the two may be anything.
+    """
+    schema = domain.schema
+    columns = [*schema.feature_columns, *([schema.label_column] if schema.label_column else [])]
+    first, second = columns[one].name, columns[other].name
+    ranges = {
+        first: tuple(end[:, None] for end in value_ranges(domain, one)),
+        second: tuple(end[None, :] for end in value_ranges(domain, other)),
+    }
+    possible = np.ones((domain.sizes[one], domain.sizes[other]), dtype=bool)
+    for rule in schema.rules:
+        if {first, second} & {*rule.columns}:
+            possible &= rule.possible(ranges)  # type: ignore[arg-type]
+    return possible
+
+
+def value_ranges(domain: TableDomain, place: int) -> Interval:
+    """The least and the largest number of each value of a column of the domain; NaN for missing."""
+    label = domain.schema.label_column
+    if place == domain.label:
+        assert label is not None
+        numbers = label.lowest + np.arange(domain.sizes[place], dtype=np.float64)
+        return numbers, numbers
+    axis, column = domain.axes[place], domain.schema.feature_columns[place]
+    if axis.middles:
+        low = high = numbers_at(column, np.array(axis.middles))
+    elif axis.block.ordered:
+        edges = numbers_at(column, np.arange(axis.cells + 1) / axis.cells)
+        low, high = edges[:-1], edges[1:]
+    else:
+        low = high = np.arange(axis.cells, dtype=np.float64)
+    more = [*([0.0] if axis.zero is not None else []), *([np.nan] if axis.block.missing else [])]
+    return np.append(low, more), np.append(high, more)

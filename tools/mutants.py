@@ -2,7 +2,8 @@
 
 For each file, mutmut changes one expression at a time and runs the tests that `mutants.toml` names for it. Results go
 to `mutants.json`; `mutation_summary.py` writes docs/mutation.md from them. A file whose results are there and whose
-source has not changed is not run again: with `--survivors`, only the mutants that survived the last time are.
+source has not changed is not run again: with `--survivors`, only the mutants that survived the last time are. With
+`--sample N`, a file with more than N mutants is judged by N of them, drawn at random with the file's name as the seed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ast
 import hashlib
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -36,7 +38,7 @@ pytest_add_cli_args = ["-m", "not slow", "--tb=no", "-o", "addopts=-q --strict-m
 pytest_add_cli_args_test_selection = {tests}
 process_isolation = "forkserver"
 use_git_change_detection = false
-timeout_constant = 5.0
+timeout_constant = 1.0
 timeout_multiplier = 5.0
 """
 
@@ -121,12 +123,24 @@ def workspace(file: str, tests: list[str]) -> Path:
     return place
 
 
-# mutmut 3.8 reads a private name of pytest that pytest 9.2 no longer has
-NODEID = "import pytest, sys; pytest.Item._nodeid = property(lambda item: item.nodeid)\n"
-RUN = NODEID + "from mutmut.__main__ import cli; cli()"
+# mutmut 3.8 reads a private name of pytest that pytest 9.2 no longer has.
+# Tests are timed by the processor, and a mutant by the clock only where it seems to sleep: a busy machine kills none.
+RUN = """import time, _pytest.timing, pytest
+from mutmut.workers import isolation
+pytest.Item._nodeid = property(lambda item: item.nodeid)
+_pytest.timing.perf_counter = time.process_time
+stop_by_clock = isolation.register_timeout
+isolation.register_timeout = lambda pid, timeout_s: stop_by_clock(pid, max(900, 20 * timeout_s))
+from mutmut.__main__ import cli; cli()"""
 SHOW = """import json, sys
 from mutmut.mutation.diff_apply import get_diff_for_mutant
 print(json.dumps({name: get_diff_for_mutant(name) for name in json.load(sys.stdin)}))"""
+NAMES = """import io, json, sys
+from pathlib import Path
+from mutmut.__main__ import get_mutant_name, write_all_mutants_to_file
+path = Path(sys.argv[1])
+mutated = write_all_mutants_to_file(out=io.StringIO(), source=path.read_text(), filename=path)
+print(json.dumps([get_mutant_name(path, name) for name in mutated.mutant_names]))"""
 
 
 def python(place: Path, program: str, *arguments: str, given: str = "") -> str:
@@ -154,8 +168,8 @@ def changes(place: Path, mutants: list[str]) -> list[dict[str, str]]:
 def _change(mutant: str, diff: list[str]) -> dict[str, str]:
     removed = [line[1:].strip() for line in diff if line.startswith("-") and not line.startswith("---")]
     added = [line[1:].strip() for line in diff if line.startswith("+") and not line.startswith("+++")]
-    function = mutant.rpartition("__mutmut_")[0].rpartition(".")[2].replace("__plain", "")
-    function = function.removeprefix("xǁ").removeprefix("x_").replace("ǁ", ".")
+    function = mutant.rpartition("__mutmut_")[0].rpartition(".")[2]
+    function = function.removeprefix("xǁ").removeprefix("x_").removesuffix("__plain").replace("ǁ", ".")
     return {"function": function, "before": " ".join(removed), "after": " ".join(added)}
 
 
@@ -169,22 +183,36 @@ def unexplained(result: dict[str, Any], reasons: dict[str, str]) -> list[dict[st
     return [mutant for mutant in result["survived"] if key(mutant) not in reasons]
 
 
-def run(file: str, tests: list[str], workers: int, names: list[str]) -> tuple[Path, dict[str, str]]:
-    """Run the mutants that are named, or all: where, and the verdicts."""
-    place = workspace(file, tests)
+def drawn(place: Path, file: str, sample: int) -> tuple[list[str], int]:
+    """Names of the mutants that judge a file, and how many there are; no names where all of them do."""
+    names = json.loads(python(place, NAMES, f"src/fedsynth/{file}"))
+    return (random.Random(file).sample(names, sample) if 0 < sample < len(names) else []), len(names)
+
+
+def run(place: Path, file: str, workers: int, names: list[str]) -> dict[str, str]:
+    """Run the mutants that are named, or all: the verdicts."""
     shutil.rmtree(place / "mutants", ignore_errors=True)
     python(place, RUN, "run", "--max-children", str(workers), *names)
     (place / "log.txt").rename(place / "run.txt")
-    return place, verdicts(place, file)
+    result = verdicts(place, file)
+    return {name: result[name] for name in names} if names else result
 
 
-def judged(file: str, tests: list[str], workers: int) -> dict[str, Any]:
-    """Run all mutants of one file."""
-    place, result = run(file, tests, workers, [])
+def judged(file: str, tests: list[str], workers: int, sample: int) -> dict[str, Any]:
+    """Run the mutants of one file, or a sample of them."""
+    place = workspace(file, tests)
+    names, mutants = drawn(place, file, sample)
+    result = run(place, file, workers, names)
     counts = {kind: list(result.values()).count(kind) for kind in ("killed", "slow", "open")}
     alive = [name for name, verdict in result.items() if verdict in ("survived", "untested")]
     survived = [{**mutant, "verdict": result[mutant["name"]]} for mutant in changes(place, alive)]
-    return {"source": fingerprint(file), "mutants": len(result), **counts, "survived": survived}
+    return {
+        "source": fingerprint(file),
+        "mutants": mutants,
+        "drawn": len(result),
+        **counts,
+        "survived": survived,
+    }
 
 
 def judged_again(
@@ -192,7 +220,7 @@ def judged_again(
 ) -> dict[str, Any]:
     """The earlier result after another run of those that are `left` of its survivors."""
     names = [mutant["name"] for mutant in left]
-    _, result = run(file, tests, workers, names)
+    result = run(workspace(file, tests), file, workers, names)
     dead = {name: result[name] for name in names if result[name] in ("killed", "slow")}
     counts = {kind: earlier[kind] + list(dead.values()).count(kind) for kind in ("killed", "slow")}
     return {**earlier, **counts, "survived": [m for m in earlier["survived"] if m["name"] not in dead]}
@@ -203,6 +231,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", help="for example privacy/clip.py")
     parser.add_argument("--survivors", action="store_true", help="only those that survived the last time")
+    parser.add_argument(
+        "--sample", type=int, default=0, metavar="N", help="at most N mutants a file, drawn at random"
+    )
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
     tests = tomllib.loads((ROOT / "tools" / "mutants.toml").read_text())["tests"]
@@ -218,13 +249,15 @@ def main() -> None:
                 continue
             found = judged_again(file, tests[file], given.workers, known[file], left)
         else:
-            found = judged(file, tests[file], given.workers)
+            found = judged(file, tests[file], given.workers, given.sample)
+        if found["open"] == found["drawn"]:
+            print(f"{file}: nothing was run, the tests fail without a mutant; see run.txt in {WORK}")
+            continue
         latest = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         latest[file] = found
         RESULTS.write_text(json.dumps(dict(sorted(latest.items())), indent=1, ensure_ascii=False) + "\n")
-        print(
-            f"{file}: {found['mutants']} mutants, {len(found['survived'])} survived, {found['open']} not run"
-        )
+        survived = f"{len(found['survived'])} survived, {found['open']} not run"
+        print(f"{file}: {found['drawn']} of {found['mutants']} mutants, {survived}")
 
 
 if __name__ == "__main__":

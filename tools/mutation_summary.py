@@ -19,10 +19,10 @@ Equivalents = dict[str, dict[str, str]]
 
 
 def counts(result: dict[str, Any], reasons: dict[str, str]) -> list[int]:
-    """Mutants, killed, out of time, equivalent, survived, not run."""
+    """Mutants that were drawn, killed, out of time, equivalent, survived, not run."""
     left = len(unexplained(result, reasons))
     equal = len(result["survived"]) - left
-    return [result["mutants"], result["killed"], result["slow"], equal, left, result["open"]]
+    return [result["drawn"], result["killed"], result["slow"], equal, left, result["open"]]
 
 
 def row(name: str, numbers: list[int]) -> str:
@@ -32,13 +32,22 @@ def row(name: str, numbers: list[int]) -> str:
     return f"| {name} | " + " | ".join(map(str, numbers)) + f" | {share:.1%} |\n"
 
 
+def remarks(file: str, result: dict[str, Any]) -> str:
+    """Whether the mutants are a sample, and whether the source has changed since they ran."""
+    sample = (
+        f" ({result['drawn']} of {result['mutants']} drawn at random)"
+        if result["drawn"] < result["mutants"]
+        else ""
+    )
+    return sample + ("" if result["source"] == fingerprint(file) else " (changed since)")
+
+
 def table(results: dict[str, Any], equivalents: Equivalents, wanted: list[str]) -> str:
     """The summary as Markdown."""
     numbers = {file: counts(result, equivalents.get(file, {})) for file, result in results.items()}
     text = HEAD + "|---|" + "---:|" * 7 + "\n"
     for file, line in numbers.items():
-        stale = "" if results[file]["source"] == fingerprint(file) else " (changed since)"
-        text += row(f"`{file}`{stale}", line)
+        text += row(f"`{file}`" + remarks(file, results[file]), line)
     text += row("together", [sum(column) for column in zip(*numbers.values(), strict=True)])
     missing = [file for file in wanted if file not in results]
     if missing:

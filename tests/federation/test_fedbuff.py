@@ -18,6 +18,7 @@ from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.local import LocalGaussian
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.simulator.speeds import Speeds
@@ -215,3 +216,40 @@ def test_one_client_after_another_each_from_what_the_last_one_left(build, ten):
     trained(algorithm, ten["table"], EVEN, pay=lambda *bill: bills.append(bill[2].tolist()))
     assert bills == [[number % 10] for number in range(12)]
     assert algorithm.schedule.participations(12) == 2 and algorithm.schedule.denominator() == 1
+
+
+def test_nobody_starts_who_is_absent_or_for_whom_there_is_no_room():
+    schedule, standing = FedBuff(6, concurrency=4, buffer=2), ClientUses.fresh(6)
+    here = schedule.start(Clock(0, 0, 0, standing, absent=np.array([0, 3])), Rng(1))
+    assert here.tolist() == [1, 2, 4, 5]
+    assert [len(schedule.start(Clock(0, flying, 0, standing), Rng(1))) for flying in (0, 3, 4, 5)] == [
+        4,
+        1,
+        0,
+        0,
+    ]
+
+
+def test_nobody_starts_in_the_place_of_others_once_the_buffer_is_full():
+    schedule, standing = FedBuff(6, concurrency=4, buffer=2), ClientUses.fresh(6)
+    full, not_yet = (schedule.refill(Clock(0, 1, arrived, standing), Rng(1)) for arrived in (2, 1))
+    assert len(full) == 0 and full.dtype == np.int64 and len(not_yet) == 3
+
+
+def test_who_starts_first_is_drawn_anew_for_each_version():
+    schedule, standing = FedBuff(40, concurrency=5, buffer=5), ClientUses.fresh(40)
+    drawn = {tuple(schedule.start(Clock(version, 0, 0, standing), Rng(1))) for version in range(4)}
+    assert len(drawn) == 4
+
+
+def test_a_client_is_in_as_many_versions_as_turns_and_separation_allow():
+    most = [
+        FedBuff(12, 6, 3, separation, turns).participations(9)
+        for separation, turns in ((4, 0), (1, 2), (4, 7))
+    ]
+    assert most == [3, 2, 3]
+
+
+def test_noise_of_ones_own_costs_what_it_costs():
+    release = LocalGaussian(Clip(1.0), 2.0).release
+    assert release.separation is None and FedBuff(6, 4, 2).amplify(release) == release.event

@@ -2,10 +2,11 @@
 
 import json
 import multiprocessing
+import random
 import time
 
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 
 from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.privacy import account
@@ -87,14 +88,20 @@ def test_files(tmp_path):
     several = tmp_path / "several.json"
     several.write_text(json.dumps({"budget": {"adult": {"epsilon": 1, "delta": 1e-6}}}))
     assert Budget.load(several, "adult").epsilon == 1
-    with pytest.raises(BadInput, match="did you mean 'adult'"):
+    with pytest.raises(BadInput, match=r"several\.json has no budget .*did you mean 'adult'"):
         Budget.load(several, "adlut")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epsilon = 1", "'delta' is missing"),
+        ("epsilon = 1", r"budget\.toml: 'delta' is missing"),
+        ("delta = 1e-5", "'epsilon' is missing"),
+        ("epsilon = true\ndelta = 1e-5", "epsilon=True is not a number"),
+        ("epsilon = 1\ndelta = '1e-5'", "delta='1e-5' is not a number"),
+        ("epsilon = 1\ndelta = 1", r"\[0, 1\)"),
+        ("epsilon = 1\ndelta = 1e-5\nadjacency = 'replace-two'", "did you mean 'replace-one'"),
+        ("epsilon = 1\ndelta = 1e-5\naccountant = 'plt'", "did you mean 'pld'"),
         ("epsilon = 1\ndelta = 1e-5\nepsilom = 2", "did you mean 'epsilon'"),
         ("epsilon = 'one'\ndelta = 1e-5", "is not a number"),
         ("epsilon = -1\ndelta = 1e-5", "above 0"),
@@ -158,3 +165,72 @@ def test_less_noise_than_was_approved_is_looked_at_again():
     budget.check(ledger, GaussianDpEvent(1.0), 2)
     with pytest.raises(BudgetExhausted):
         budget.spend(ledger, GaussianDpEvent(0.4), what="round 1")
+
+
+def test_what_was_allowed_before_never_lets_more_through_than_a_fresh_look():
+    """The shortcut for rounds of an approved run, against a budget that has no memory, over random releases."""
+    terms = {"epsilon": 3.0, "delta": 1e-5, "accountant": "rdp"}
+    for seed in range(6):
+        chance, ledger, budget = random.Random(seed), Ledger(None), Budget(**terms)
+        for _ in range(12):
+            entries = [_random_entry(chance) for _ in range(chance.choice((1, 1, 2)))]
+            verdicts = [_allowed(policy, ledger, entries) for policy in (budget, Budget(**terms))]
+            assert verdicts[0] == verdicts[1], (seed, entries)
+            if verdicts[0] and chance.random() < 0.7:  # some that were looked at are never made
+                budget.spend_all(ledger, entries)
+
+
+def _random_entry(chance):
+    noise = chance.choice((4.0, 6.0, 9.0))
+    event = chance.choice((GaussianDpEvent(noise), LaplaceDpEvent(noise)))
+    holder = chance.choice(("server", "client", "a", "b"))
+    trust = chance.choice(("central", "local"))
+    return Entry(event, "release", holder, trust=trust, count=chance.choice((1, 2)))
+
+
+def _allowed(budget, ledger, entries):
+    try:
+        budget.check_all(ledger, entries)
+    except BudgetExhausted:
+        return False
+    return True
+
+
+def test_everything_is_charged_under_the_policys_own_terms():
+    noise = GaussianDpEvent(account.calibrate(GaussianDpEvent, 3.0, 1e-5))
+    usual, strict = Budget(3.1, 1e-5), Budget(3.1, 1e-5, adjacency="replace-one")
+    usual.check(Ledger(None), noise)
+    with pytest.raises(BudgetExhausted):
+        strict.check(Ledger(None), noise)
+    ledger = Ledger(None)
+    usual.spend(ledger, noise, what="sum")
+    assert usual.left(ledger) == pytest.approx(0.1, rel=0.01) and strict.left(ledger) == 0.0
+    by_rdp = Budget(9.0, 1e-5, accountant="rdp").left(ledger)
+    assert by_rdp == pytest.approx(9 - account.epsilon(noise, 1e-5, accountant="rdp"))
+    assert by_rdp < Budget(9.0, 1e-5).left(ledger)
+
+
+def test_a_policy_for_records_takes_a_release_as_one_for_records():
+    for_records, noise = Budget(3.0, 1e-5, "record"), GaussianDpEvent(2.0)
+    for_records.check(Ledger(None), noise)  # a client's would cost a record twice as much
+    with pytest.raises(BudgetExhausted, match=r"^release: .*record, add-remove"):
+        for_records.check(Ledger(None), noise, 3)
+    with pytest.raises(BudgetExhausted):
+        for_records.check(Ledger(None), noise, unit="client")
+
+
+def test_a_line_says_what_was_spent():
+    line = Budget(3.0, 1e-5).spend(Ledger(None), GaussianDpEvent(2.0), what="sum")
+    said = (line.what, line.holder, line.unit, line.trust, line.count, line.run)
+    assert said == ("sum", "server", "client", "central", 1, "")
+    terms = ("vote", "a", "record", "local", 2, "run 7")
+    named = dict(zip(("what", "holder", "unit", "trust", "count", "run"), terms, strict=True))
+    line = Budget(9.0, 1e-5, "record").spend(Ledger(None), GaussianDpEvent(2.0), **named)
+    assert (line.what, line.holder, line.unit, line.trust, line.count, line.run) == terms
+
+
+def test_a_general_budget_beside_named_ones_is_for_all_others(tmp_path):
+    path = tmp_path / "budget.toml"
+    path.write_text("[budget]\nepsilon = 3\ndelta = 1e-6\n[budget.adult]\nepsilon = 1\ndelta = 1e-7\n")
+    assert Budget.load(path) == Budget.load(str(path), "heart") == Budget(3, 1e-6)
+    assert Budget.load(path, "adult") == Budget(1, 1e-7)

@@ -203,3 +203,84 @@ def test_whole_contributions_are_held_to_the_clip_and_need_no_more_noise():
     too_long[0, :10] = 1.0
     integers = whole.rounded(too_long, {}, Rng(1), np.arange(1))
     assert float(integers.square().sum()) <= whole.limit
+
+
+def test_parties_that_may_be_missing_are_a_tenth_and_none_where_one_participant_has_more():
+    assert Parties.among(30) == Parties(30, 27, 0, 1) and Parties.among(9) == Parties(9, 9, 0, 1)
+    assert Parties.among(30, 3) == Parties(30, 27, 0, 3) and Parties.among(30, 4) == Parties(30, 30, 0, 4)
+    assert Parties.among(30, threshold=20, colluders=2) == Parties(30, 20, 2, 1)
+    assert Parties.among(7, 7) == Parties(7, 7, 0, 0) and Parties.among(1) == Parties(1, 1, 0, 0)
+
+
+@given(st.integers(2, 50), st.data())
+def test_the_noise_counts_on_no_share_that_somebody_knows(count, data):
+    threshold = data.draw(st.integers(2, count))
+    colluders, largest = (data.draw(st.integers(0, threshold - 1)) for _ in range(2))
+    parties = Parties(count, threshold, colluders, largest)
+    assert parties.honest == min(threshold - colluders, threshold - largest) >= 1
+    assert parties.surplus == pytest.approx(math.sqrt((threshold - colluders) / parties.honest))
+
+
+def test_only_one_row_of_numbers_of_the_ring_fits():
+    ring, good = Ring(2, 4), torch.tensor([[0, 15]])
+    assert ring.fits(good, 3)
+    bad = (
+        good.int(),
+        good[0],
+        good.repeat(2, 1),
+        good[:, :1],
+        torch.tensor([[0, 16]]),
+        torch.tensor([[0, -1]]),
+    )
+    assert not any(ring.fits(messages, 3) for messages in bad)
+    assert ring.centered(good).dtype == torch.float64
+
+
+@pytest.mark.parametrize(("contributions", "noise"), [(1, 0.0), (5, 1.0)])
+def test_the_grid_is_as_fine_as_the_ring_allows(contributions, noise):
+    """All contributions in one coordinate, and noise that a union over coordinates exceeds with half of `wrap`."""
+    mechanism = DistributedGaussian(
+        Clip(1.0), noise, 100, Parties(5, 5), contributions, rotate=False, wrap=1e-4
+    )
+    most = contributions * (mechanism.steps + 1)
+    most += mechanism.wire(100).share * math.sqrt(5 * 2 * math.log(2 / (1e-4 / 2 / 100)))
+    assert most == pytest.approx(2**19, rel=1e-9)
+
+
+def test_a_share_in_the_units_of_the_clip_is_that_of_the_ring():
+    assert FOUR.share == pytest.approx(FOUR.wire(2000).share * FOUR.grid)
+    assert FOUR.share * math.sqrt(3) == pytest.approx(1.5 * 0.7 * FOUR.loss)
+    assert FOUR.wire(2000).parties == FOUR.parties and FOUR.release.unit == FOUR.unit == "client"
+    quiet = replace(FOUR, noise_multiplier=0.0)
+    assert quiet.wire(2000).share == quiet.share == 0.0 and 1 <= quiet.loss < 1.01
+
+
+def test_messages_are_numbers_of_the_ring_whichever_way_the_rotation_turns():
+    mechanism = replace(FOUR, noise_multiplier=0.0, unit="record")
+    x, owners = torch.full((6, 2000), -0.01), np.repeat([0, 1], 3)
+    states = [{"turn": torch.tensor([turn])} for turn in (0, 1)]
+    turned = [mechanism.privatize(x, state, Rng(1), owners) for state in states]
+    assert not torch.equal(*turned) and mechanism.init()["turn"].dtype == torch.int64
+    for state, messages in zip(states, turned, strict=True):
+        assert messages.dtype == torch.int32 and int(messages.min()) >= 0 and int(messages.max()) < 2**20
+        assert torch.equal(messages, (mechanism.rounded(x, state, Rng(1), owners) % 2**20).int())
+        total = messages.sum(0, dtype=torch.int64) % 2**20
+        mean, _ = mechanism.estimate(total, 6.0, state, Rng())
+        torch.testing.assert_close(mean.float(), x[0], atol=1e-3, rtol=0)
+
+
+def test_records_are_drawn_by_their_own_coins():
+    chosen = replace(FOUR, coin=0.25, unit="record").draw(10_000, Rng(1))
+    assert 2200 < len(chosen) < 2800 and len(set(chosen)) == len(chosen) and max(chosen) < 10_000
+
+
+def test_advice_goes_up_to_the_most_bits_and_no_further():
+    def build(contributions):
+        return DistributedGaussian(Clip(1.0), 1.0, 421_696, Parties(9, 9), contributions, rotate=False)
+
+    with pytest.raises(BadInput, match="use bits=31"):
+        build(300_000)
+    with pytest.raises(BadInput, match="use fewer contributions"):
+        build(10**7)
+    with pytest.raises(BadInput, match="wrap"):
+        replace(FOUR, wrap=1.0)

@@ -14,7 +14,8 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, Po
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy import account, chain
 from fedsynth.privacy.account import EpsilonDeltaDpEvent, compose, repeat
-from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.ledger import SEAL, Entry, Ledger
+from fedsynth.privacy.ledger import plain as as_json
 
 ROUND = PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0))
 
@@ -311,3 +312,90 @@ def test_a_copy_has_the_same_chain_and_does_not_go_into_another_ledger(tmp_path)
     assert Ledger(tmp_path / "ledger.jsonl").head == ledger.head
     with pytest.raises(BadInput, match="lines already"):
         Ledger(tmp_path / "ledger.jsonl").adopt(ledger)
+
+
+IN_SHARES = Entry(
+    GaussianDpEvent(1.0), "masked sum", "site", "record", "distributed", 2, "a", public=GaussianDpEvent(2.0)
+)
+
+
+def test_noise_in_shares_costs_the_public_less_than_a_participant():
+    ledger = Ledger(None)
+    (line,) = ledger.append_all([IN_SHARES])
+    ledger.append(GaussianDpEvent(3.0), what="sum", unit="record", holder="site")
+    known, unknown = (ledger.answer(1e-5, public=public).epsilon for public in (False, True))
+    costs = [compose([repeat(GaussianDpEvent(z), 2), GaussianDpEvent(3.0)]) for z in (1.0, 2.0)]
+    assert [known, unknown] == [pytest.approx(account.epsilon(cost, 1e-5)) for cost in costs]
+    assert line.to_the_public.cost == repeat(GaussianDpEvent(2.0), 2) != line.cost == IN_SHARES.cost
+
+
+def test_a_line_can_be_written_into_another_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    plain = Entry(ROUND, "round", "client", "client", "local", 3, "b")
+    assert [line.entry for line in ledger.append_all([IN_SHARES, plain])] == [IN_SHARES, plain]
+    assert [line.entry for line in Ledger(ledger.path).lines()] == [IN_SHARES, plain]
+    stored = [json.loads(row) for row in rows(ledger.path)]
+    assert [as_json(line) for line in ledger.lines()] == stored and "public" not in stored[1]
+
+
+def test_the_last_seal_names_the_files_and_costs_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append(ROUND, what="step", unit="record")
+    spent, files = ledger.epsilon(1e-5), {"generator.pt": "ab", "schema.json": "cd"}
+    assert ledger.files() is None
+    ledger.seal({"generator.pt": "00"})
+    line = ledger.seal(files)
+    ledger.append(ROUND, what="nothing", unit="record", count=0)
+    assert ledger.files() == line.files == files and line.what == SEAL
+    assert ledger.epsilon(1e-5) == spent and [release.what for release in ledger.releases()] == ["step"]
+    assert Ledger(ledger.path).files() == files
+
+
+def test_releases_that_did_not_happen_cost_nobody_anything():
+    ledger = Ledger(None)
+    ledger.append(ROUND, what="nothing", unit="record", count=0)
+    assert ledger.epsilon(1e-5, unit="client") == ledger.epsilon(1e-5, unit="record") == 0
+    with pytest.raises(BadInput, match="0 or more"):
+        ledger.append(ROUND, what="less than nothing", count=-1)
+
+
+def test_what_would_follow_is_counted_and_not_written():
+    ledger, next_one = written(None, 2), Entry(ROUND, "round 3")
+    expected = account.epsilon(repeat(ROUND, 3), 1e-5)
+    assert ledger.epsilon(1e-5, following=[next_one]) == pytest.approx(expected)
+    assert len(ledger.lines()) == 2 and ledger.lines(1) == ledger.lines()[1:]
+    rdp = ledger.epsilon(1e-5, accountant="rdp")
+    assert rdp == pytest.approx(account.epsilon(repeat(ROUND, 2), 1e-5, accountant="rdp"))
+    assert rdp > ledger.epsilon(1e-5) and ledger.answer(1e-5, accountant="rdp").epsilon == rdp
+
+
+def test_releases_are_picked_by_unit_and_holder():
+    ledger = Ledger(None)
+    ledger.append(ROUND, what="step", unit="record", holder="a")
+    ledger.append(LaplaceDpEvent(2.0), what="counts", unit="client", holder="a")
+    assert ledger.composed(unit="record") == ROUND and ledger.composed("a", "client") == LaplaceDpEvent(2.0)
+    assert ledger.composed("b") == compose([])
+
+
+def test_a_full_disk_at_the_first_line_leaves_a_usable_ledger(tmp_path, monkeypatch):
+    def full(path, lines):
+        raise OSError("no space left on device")
+
+    ledger = Ledger(tmp_path / "deep" / "ledger.jsonl")
+    monkeypatch.setattr(chain, "write_lines", full)
+    with pytest.raises(OSError, match="no space"):
+        ledger.append(ROUND, what="round 1")
+    monkeypatch.undo()
+    assert Ledger(ledger.path).verify() == [] and ledger.append(ROUND, what="round 1").index == 0
+    assert Ledger(ledger.path).verify() == []
+
+
+def test_the_lock_is_taken_once_for_what_belongs_together_and_given_back(tmp_path, monkeypatch):
+    ledger, taken, real = Ledger(tmp_path / "ledger.jsonl"), [], chain.exclusive
+    monkeypatch.setattr(chain, "exclusive", lambda path: (taken.append(path), real(path))[1])
+    for _ in range(2):
+        with ledger.locked():
+            ledger.append(ROUND, what="round")
+            ledger.append(ROUND, what="round")
+    ledger.append(ROUND, what="round")
+    assert taken == [ledger.path] * 3

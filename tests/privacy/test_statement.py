@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
@@ -12,7 +13,7 @@ from scipy.stats import norm
 from fedsynth.errors import BadInput
 from fedsynth.privacy.account import EpsilonDeltaDpEvent, epsilon
 from fedsynth.privacy.ledger import Entry, Ledger
-from fedsynth.privacy.statement import Statement, statement
+from fedsynth.privacy.statement import Statement, disagreement, statement
 from fedsynth.privacy.wording import belief, shown
 
 KEYS = {
@@ -234,3 +235,101 @@ def test_a_file_of_before_is_read(made, tmp_path):
 def test_an_unknown_sampling_is_refused(ledger):
     with pytest.raises(BadInput, match="did you mean 'poisson'"):
         statement(ledger, delta=1e-5, sampling="poison")
+
+
+CHANGES = {
+    "unit": "record", "adjacency": "zero-out", "trust": "local", "sampling": "none", "delta": 1e-6, "private": False,
+    "simulation": True, "against": {"public": 1.0, "participant": 2.0}, "releases": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_field_is_named(made, name):
+    said = disagreement(replace(made, **{name: CHANGES[name]}), made)
+    assert said.startswith(f"{name} is {'a list of 0' if name == 'releases' else CHANGES[name]} there, and ")
+    assert said.endswith(
+        "a list of 2 by the ledger" if name == "releases" else f"{getattr(made, name)} by the ledger"
+    )
+
+
+def test_what_other_libraries_change_is_no_disagreement_and_more_is(made):
+    assert disagreement(made, made) is None
+    assert disagreement(replace(made, epsilon=made.epsilon * 1.0005), made) is None
+    assert disagreement(replace(made, epsilon=made.epsilon * 0.99), made).startswith("epsilon is")
+    assert disagreement(replace(made, epsilon=None), made).startswith("epsilon is None there")
+    counts, rounds = made.releases
+    for lie in ({**rounds, "count": 29}, {**rounds, "extra": 1}, {**rounds, "what": "rounds"}):
+        said = disagreement(replace(made, releases=(counts, lie)), made)
+        assert said == "releases is a list of 2 there, and a list of 2 by the ledger"
+    close = {**rounds, "epsilon_alone": rounds["epsilon_alone"] * 1.0005}
+    assert disagreement(replace(made, releases=[counts, close]), made) is None
+
+
+def test_what_says_nothing_of_the_cost_is_not_compared(made):
+    other = {"accountant": "rdp", "projection": 9, "caveats": (), "text": "", "audited": {"a": 1}, "units": 7}
+    assert disagreement(replace(made, **other), made) is None
+
+
+def test_fields_that_a_statement_of_before_does_not_have_are_not_compared():
+    both = statement(shared_out(), delta=1e-5)
+    assert disagreement(replace(both, against=None), both) is None
+    off = {**both.against, "public": 0.9 * both.against["public"]}
+    assert disagreement(replace(both, against=off), both).startswith("against is")
+
+
+def test_all_numbers_are_counted_under_the_terms_that_are_stated():
+    """By one accountant and adjacency, for one unit: the total, each release alone, and those against the public."""
+    mixed = Ledger(None)
+    mixed.append(GaussianDpEvent(4.0), what="class counts", unit="client")
+    entry = Entry(
+        GaussianDpEvent(3.0), "noisy sum", unit="record", trust="distributed", public=GaussianDpEvent(5.0)
+    )
+    mixed.append_all([entry])
+    terms = {"adjacency": "replace-one", "accountant": "rdp"}
+    made = statement(mixed, delta=1e-5, unit="record", **terms)
+    assert (made.unit, made.adjacency, made.accountant, made.delta) == ("record", "replace-one", "rdp", 1e-5)
+    assert made.epsilon == mixed.epsilon(1e-5, unit="record", **terms)
+    assert made.against["public"] == mixed.answer(1e-5, unit="record", public=True, **terms).epsilon
+    counts, sums = made.releases
+    assert counts["epsilon_alone"] == pytest.approx(epsilon(GaussianDpEvent(4.0), 1e-5, **terms), rel=1e-9)
+    assert sums["epsilon_alone"] == pytest.approx(epsilon(GaussianDpEvent(3.0), 1e-5, **terms), rel=1e-9)
+    usual = statement(mixed, delta=1e-5, unit="record")
+    assert (
+        usual.epsilon < 0.9 * made.epsilon and usual.adjacency == "add-remove" and usual.accountant == "pld"
+    )
+    assert usual.against["public"] < 0.9 * made.against["public"]
+
+
+def test_trust_is_that_of_the_most_trusting_release():
+    ledger = Ledger(None)
+    for trust in ("local", "distributed", "central"):
+        ledger.append(GaussianDpEvent(9.0), what=f"{trust} sum", trust=trust)
+        assert statement(ledger, delta=1e-5).trust == trust
+
+
+def test_an_open_release_has_no_epsilon_of_its_own_and_the_unit_is_that_of_the_first():
+    ledger = Ledger(None)
+    ledger.append(GaussianDpEvent(9.0), what="step", unit="record")
+    assert (
+        statement(ledger, delta=1e-5).unit == "record"
+        and statement(Ledger(None), delta=1e-5).unit == "client"
+    )
+    seeded = statement(Ledger(None), delta=1e-5, seeded=True)
+    assert (
+        seeded.accountant == "pld" and seeded.simulation and not seeded.private and len(seeded.caveats) == 1
+    )
+
+
+def test_counts_of_a_release_add_up_whatever_its_number():
+    ledger = Ledger(None)
+    for what, count in (("noisy sum, round 1", 2), ("noisy sum, round 12", 3), ("noisy sum #3", 1), ("7", 1)):
+        ledger.append(GaussianDpEvent(9.0), what=what, count=count)
+    listed = [(release["what"], release["count"]) for release in statement(ledger, delta=1e-5).releases]
+    assert listed == [("noisy sum", 6), ("7", 1)]
+
+
+def test_unknown_keys_in_a_file_are_named(made, tmp_path):
+    path = tmp_path / "privacy.json"
+    path.write_text(json.dumps({**made.to_dict(), "epsilom": 1.0}))
+    with pytest.raises(BadInput, match=r"privacy\.json.*epsilom"):
+        Statement.load(str(path))

@@ -46,9 +46,16 @@ def test_every_equivalent_mutant_has_a_reason_of_a_known_kind():
 
 def test_survivors_are_counted_apart_from_those_that_are_explained():
     survived = [{"function": "f", "after": "a"}, {"function": "f", "after": "b"}]
-    result = {"mutants": 10, "killed": 6, "slow": 1, "open": 1, "survived": survived}
+    result = {"mutants": 40, "drawn": 10, "killed": 6, "slow": 1, "open": 1, "survived": survived}
     assert mutation_summary.counts(result, {"f: b": "speed: only"}) == [10, 6, 1, 1, 1, 1]
     assert mutation_summary.row("x", [10, 6, 1, 1, 1, 1]) == "| x | 10 | 6 | 1 | 1 | 1 | 1 | 77.8% |\n"
+
+
+def test_a_file_that_a_sample_judges_says_so():
+    whole = {"source": mutants.fingerprint("privacy/clip.py"), "mutants": 40, "drawn": 40}
+    assert mutation_summary.remarks("privacy/clip.py", whole) == ""
+    sample = mutation_summary.remarks("privacy/clip.py", whole | {"drawn": 10})
+    assert sample == " (10 of 40 drawn at random)"
 
 
 SOURCE = '''

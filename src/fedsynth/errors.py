@@ -14,6 +14,13 @@ class BadInput(FedsynthError, ValueError):
     """A value, file or argument that cannot be used: names it, what was expected, and what to do."""
 
 
+class CannotWrite(OSError, BadInput):
+    """A file that the system does not let us write; made of the number, the words and the name that it gives."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: cannot be written ({self.strerror}); choose another place"
+
+
 class Incompatible(FedsynthError):
     """Parts that do not fit together; raised when a recipe is built, not in round 40."""
 

@@ -101,7 +101,7 @@ def test_a_missing_table_and_an_unknown_key_are_told_together(tmp_path, capsys):
     path.write_text(tomli_w.dumps({"data": {"schemas": "s"}, "train": {}}))
     assert run("--config", path, "--out", tmp_path / "out") == 2
     err = capsys.readouterr().err
-    assert "[select] is missing" in err and "did you mean 'schema'" in err
+    assert "[select]: missing" in err and "did you mean 'schema'" in err
 
 
 def test_paths_are_those_beside_the_file(tmp_path):

@@ -137,7 +137,7 @@ def test_a_schema_is_a_declaration_too(visits):
         (["--pay", "epsilon=1", "--type", "dose=integer", "--type", "dose=integer"], "declared twice"),
         (["--pay", "epsilon=1", "--label", "dose", "--type", "dose=continuous"], "declared continuous"),
         (["--pay", "epsilon=1", "--label", "sick"], "label 'sick' is not in the table"),
-        (["--pay", "epsilon=1", "--types", "none.toml"], "cannot be read"),
+        (["--pay", "epsilon=1", "--types", "none.toml"], "no such file"),
     ],
 )
 def test_what_cannot_be_declared_is_one_sentence_and_costs_nothing(visits, capsys, flags, problem):

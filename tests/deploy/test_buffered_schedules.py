@@ -15,7 +15,6 @@ from toy_buffers import ALGORITHMS, BUFFER, VERSIONS, Faults, play, reference
 from toy_federation import SEED, names_of
 
 from fedsynth.deploy.site.activity_log import Audit
-from fedsynth.synthesis.resume_uses import round_number
 
 HERE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # a disk in memory: each write is synced
 KINDS = {
@@ -64,9 +63,8 @@ def lines_of(ledger):
     """How often each holder was charged for each round, however often it was asked again."""
     found = Counter()
     for line in ledger.lines():
-        number = round_number(line.what.partition(", asked")[0])
-        if number:
-            found[line.holder, number] += line.count
+        if line.round:
+            found[line.holder, line.round] += line.count
     return found
 
 
@@ -85,7 +83,7 @@ def check_server(witness, trust):
         assert all(totals[client] >= count for client, count in uses.items())
         return
     for number in range(1, len(witness.versions) + 1):
-        billed = {str(client): times for client, times in witness.bills[f"round {number}"].items()}
+        billed = {str(client): times for client, times in witness.bills[number].items()}
         assert billed == {holder: times for (holder, at), times in charged.items() if at == number}
     left = Counter(client for site in witness.results.values() for client, _ in set(site.values()))
     if not (

@@ -90,7 +90,7 @@ def test_without_a_client_column_the_site_is_one_client(write):
     [
         ({**GOOD, "polici": {}}, r"\[polici\]: no such table; did you mean 'policy'"),
         (changed("data", fil="x"), r"\[data\] fil: no such key; did you mean 'file'"),
-        (changed("budget", epsilon="3"), r"\[budget\] epsilon='3': expected int or float"),
+        (changed("budget", epsilon="3"), r"\[budget\] epsilon='3': expected a number"),
         (changed("budget", epsilon=True), r"\[budget\] epsilon=True"),
         (changed("budget", epsilon=-1.0), "epsilon=-1.0"),
         (changed("budget", unit="row"), "unit='row'"),

@@ -33,6 +33,7 @@ from fedsynth.federation.fedbuff import FedBuff
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.mechanism import When
 from fedsynth.research.fault_simulation import SimulatedNetwork
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
@@ -84,7 +85,7 @@ class Witness:
     results: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)  # site → name → client, from
     sites: dict[str, Site] = field(default_factory=dict)
     opened: list[tuple[int, ...]] = field(default_factory=list)  # the clients of each sum that was opened
-    bills: dict[str, Counter[int]] = field(default_factory=dict)  # whom each round charged, and how often
+    bills: dict[int, Counter[int]] = field(default_factory=dict)  # whom each round charged, and how often
     ended: str = ""
     lost: int = 0
     stale: int = 0
@@ -224,7 +225,7 @@ def serve(network, witness, saved, trust, random, faults):
             state = with_paid_uses(state, algorithm, witness.ledger, "run", asked_again=True)
         except BudgetExhausted as reason:
             witness.ended = str(reason)
-    repeated = f"round {state.version + 1}" if saved else ""
+    repeated = When(state.version + 1) if saved else None
 
     def die():
         if network.now() < faults.until_s and random.random() < faults.server_crash:
@@ -233,8 +234,8 @@ def serve(network, witness, saved, trust, random, faults):
     def pay(when, charges, ids):
         die()
         (payer.pay_once if when == repeated else payer.pay)(when, charges, ids)
-        witness.opened += [tuple(client for client, _ in link.now)] if when else []
-        witness.bills[when] = Counter(ids.tolist())
+        witness.opened += [tuple(client for client, _ in link.now)] if when.round else []
+        witness.bills[when.round] = Counter(ids.tolist())
         die()
 
     def hold(state):

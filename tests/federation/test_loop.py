@@ -10,6 +10,7 @@ from fedsynth.federation.algorithm import Home
 from fedsynth.federation.loop import gather, learn_balance, run
 from fedsynth.federation.schedule import Clock, PoissonCohort
 from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.mechanism import When
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.clear import Clear
@@ -57,7 +58,7 @@ def test_a_round_is_charged_with_the_sampling_that_drew_it(build, ten):
     bills = []
     algorithm = build("fvae", rate=0.25, noise_multiplier=1.5)
     trained(algorithm, ten["table"], pay=lambda *bill: bills.append(bill))
-    assert [when for when, _, _ in bills] == ["round 1", "round 2", "round 3"]
+    assert [when for when, _, _ in bills] == [When(1), When(2), When(3)]
     for version, (_, (charge,), ids) in enumerate(bills):
         assert charge.event == PoissonSampledDpEvent(0.25, GaussianDpEvent(1.5)) and charge.holder == "server"
         assert (ids == PoissonCohort(10, 0.25).start(Clock(version), Rng(1))).all()

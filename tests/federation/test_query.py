@@ -15,6 +15,7 @@ from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.local import LocalGaussian, LocalRecords
+from fedsynth.privacy.mechanism import When
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
@@ -69,7 +70,7 @@ def test_an_answer_is_paid_for_at_its_unit_and_without_amplification(ten):
     query = plain("records", RecordCount(), 1, "record", noise=2.0)
     got, bills = answer(query, ten["table"])
     ((when, (charge,), ids),) = bills
-    assert (charge.release.what, charge.release.unit, when) == ("records", "record", "")
+    assert (charge.release.what, charge.release.unit, when) == ("records", "record", When())
     assert charge.event == query.mechanism.release.event and len(ids) == 10
     assert float(got) != pytest.approx(38, abs=1e-3)
 

@@ -95,19 +95,19 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epsilon = 1", r"budget\.toml: 'delta' is missing"),
-        ("delta = 1e-5", "'epsilon' is missing"),
-        ("epsilon = true\ndelta = 1e-5", "epsilon=True is not a number"),
-        ("epsilon = 1\ndelta = '1e-5'", "delta='1e-5' is not a number"),
+        ("epsilon = 1", r"delta: missing"),
+        ("delta = 1e-5", "epsilon: missing"),
+        ("epsilon = true\ndelta = 1e-5", "epsilon=True: expected a number"),
+        ("epsilon = 1\ndelta = '1e-5'", "delta='1e-5': expected a number"),
         ("epsilon = 1\ndelta = 1", r"\[0, 1\)"),
         ("epsilon = 1\ndelta = 1e-5\nadjacency = 'replace-two'", "did you mean 'replace-one'"),
         ("epsilon = 1\ndelta = 1e-5\naccountant = 'plt'", "did you mean 'pld'"),
         ("epsilon = 1\ndelta = 1e-5\nepsilom = 2", "did you mean 'epsilon'"),
-        ("epsilon = 'one'\ndelta = 1e-5", "is not a number"),
+        ("epsilon = 'one'\ndelta = 1e-5", "epsilon='one': expected a number"),
         ("epsilon = -1\ndelta = 1e-5", "above 0"),
         ("epsilon = 1\ndelta = 2", r"\[0, 1\)"),
         ("epsilon = 1\ndelta = 1e-5\nunit = 'person'", "known: client, record"),
-        ("epsilon 1", "cannot be read"),
+        ("epsilon 1", "not valid TOML"),
     ],
 )
 def test_a_bad_file_is_explained(tmp_path, text, message):

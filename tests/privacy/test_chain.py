@@ -1,11 +1,11 @@
 """The file under a ledger: one spelling, one chain, what a crash may leave and what only somebody can have done."""
 
-import fcntl
 import hashlib
 import json
 import os
 
 import pytest
+from filelock import FileLock, Timeout
 
 from fedsynth.privacy import chain
 
@@ -205,12 +205,11 @@ def test_a_line_that_is_not_the_next_is_seen(change):
 
 
 def free(path):
-    with path.with_name(path.name + ".lock").open("ab") as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    try:
+        with FileLock(path.with_name(path.name + ".lock"), timeout=0):
+            return True
+    except Timeout:
+        return False
 
 
 def test_one_writer_at_a_time_and_the_lock_goes_with_it(path):

@@ -35,7 +35,7 @@ def test_a_line_holds_what_the_interface_names(tmp_path):
     line = written(tmp_path / "ledger.jsonl", 1).lines()[0]
     stored = json.loads((tmp_path / "ledger.jsonl").read_text())
     names = {"index", "time", "previous", "hash", "holder", "unit", "trust", "event", "count", "what", "run"}
-    assert set(stored) == names
+    assert set(stored) == names | {"version", "release", "round", "session"}
     assert (line.index, line.holder, line.unit, line.trust, line.count) == (
         0,
         "server",

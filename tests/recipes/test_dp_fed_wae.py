@@ -225,10 +225,7 @@ def test_a_turn_that_was_paid_for_and_lost_is_not_taken_again(schema, frame, tmp
     event = account.EpsilonDeltaDpEvent(2.0)
     lost = [str(client) for client in made(schema, group=4).schedule.start(Clock(2), Rng(1))]
     ledger.append_all(
-        [
-            Entry(event, f"{SignDS(1.0, 1).release.what}, round 3", who, trust="local", run="run")
-            for who in lost
-        ]
+        [Entry(event, SignDS(1.0, 1).release.what, who, trust="local", run="run", round=3) for who in lost]
     )
     finished = again.resume(clients, tmp_path / "run")
     counts = {}

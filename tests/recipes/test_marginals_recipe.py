@@ -13,6 +13,7 @@ from fedsynth.assess.attacks.shadow import train_together
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.models.marginals import Distribution
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.mechanism import When
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.payer import Payer
@@ -128,7 +129,7 @@ def test_what_was_measured_is_released_where_paid_rounds_were_lost(tmp_path):
     ledger = Ledger(place.ledger)
     (charge,) = recipe_charges(place)
     for number in (3, 4):
-        Payer(ledger, "run").pay(f"round {number}", [charge], [0])
+        Payer(ledger, "run").pay(When(number), [charge], [0])
     made = Synthesizer.of(Request.from_toml(place.read_recipe()), SCHEMA).resume(raw, tmp_path / "run")
     assert [line["version"] for line in made.history] == [1, 2] and Ledger(place.ledger).epsilon(1e-3) <= 8
     assert len(made.sample(100, seed=1)) == 100

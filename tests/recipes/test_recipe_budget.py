@@ -8,6 +8,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.privacy import account
 from fedsynth.privacy.ledger import Entry, Ledger
+from fedsynth.privacy.mechanism import When
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.recipes.task import Task
@@ -127,8 +128,8 @@ def _stated_on_a_paid_schema(recipe, unit, trust, payer):
     apart = opening is not None and opening.apart
     answering, training = (np.array([0]), np.array([1])) if apart else (np.array([0]), np.array([0]))
     payer = Payer(ledger, "run")
-    payer.pay("", [] if opening is None else opening.charges(), answering)
+    payer.pay(When(), [] if opening is None else opening.charges(), answering)
     for charge in algorithm.charges():
         for number in range(turns if charge.holder == "client" else algorithm.rounds):
-            payer.pay(f"round {number + 1}", [charge], training)
+            payer.pay(When(number + 1), [charge], training)
     return ledger.epsilon(DELTA, adjacency=adjacency_of(algorithm), unit=unit)

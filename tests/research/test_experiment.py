@@ -61,7 +61,7 @@ def test_a_result_holds_all_that_a_reader_needs(tmp_path, capsys):
 
 def test_mistakes_in_the_file_are_all_told_at_once(tmp_path):
     (tmp_path / "bad.toml").write_text('date = "adult"\nruns = 3\n')
-    with pytest.raises(BadInput, match="did you mean 'data'.*data: missing; run: missing"):
+    with pytest.raises(BadInput, match="did you mean 'data'.*data: missing; \\[run\\]: missing"):
         Experiment.load(tmp_path / "bad.toml")
     (tmp_path / "both.toml").write_text(TINY.replace("seeds = [1, 2]", "seeds = [1]\nruns = 2"))
     with pytest.raises(BadInput, match="not both"):

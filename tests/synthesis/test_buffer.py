@@ -10,7 +10,7 @@ from fedsynth import Synthesizer, clients_from
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.mechanism import Charge, Release
+from fedsynth.privacy.mechanism import Charge, Release, When
 from fedsynth.simulator.virtual_clock import VirtualClock
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.payer import Payer
@@ -133,7 +133,7 @@ def test_a_round_paid_for_and_lost_counts_for_noise_that_the_server_draws_again(
         release = Release(trust, "client", trust, GaussianDpEvent(1.0), separation=1)
         charge = Charge(release, release.event)
         for pay in (payer.pay, payer.pay_once, payer.pay_once):
-            pay("round 1", [charge], [4, 5, 5])
+            pay(When(1), [charge], [4, 5, 5])
         assert sum(line.what == f"{trust}, round 1" for line in payer.ledger.lines()) == lines
 
 

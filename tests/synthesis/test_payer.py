@@ -11,7 +11,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
 from fedsynth.privacy import account
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.mechanism import Charge, Release
+from fedsynth.privacy.mechanism import Charge, Release, When
 from fedsynth.recipes.budget import Target
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.inputs import schema_of
@@ -142,7 +142,7 @@ def test_a_run_releases_nothing_once_its_own_epsilon_is_reached_whoever_continue
         )  # each was let in for all of it
     with pytest.raises(BudgetExhausted, match="over the budget of 4"):
         for number in range(100):
-            payers[number % 2].pay(f"round {number}", [charge], nobody)
+            payers[number % 2].pay(When(number), [charge], nobody)
     lines = Ledger(tmp_path / "ledger.jsonl").lines()
     assert len(lines) == account.max_rounds(event, 4.0, 1e-5)
 

@@ -1,7 +1,8 @@
 import pytest
 
+from fedsynth.data.configuration import read_file
 from fedsynth.errors import BadInput
-from fedsynth.synthesis.request import Request, read_toml
+from fedsynth.synthesis.request import Request
 
 GOOD = {"epsilon": 8.0, "delta": 1e-5}
 
@@ -41,12 +42,12 @@ def test_a_bad_key_or_value_is_one_sentence(keys, words):
 def test_a_file_that_is_no_toml_is_named(content, tmp_path):
     (tmp_path / "bad.toml").write_bytes(content)
     with pytest.raises(BadInput, match="bad.toml: not valid TOML"):
-        read_toml(tmp_path / "bad.toml")
+        read_file(tmp_path / "bad.toml")
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(BadInput, match="none.toml: no such file"):
-        read_toml(tmp_path / "none.toml")
+        read_file(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from fedsynth.data.clients import encode_clients
 from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.mechanism import When
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.payer import Payer
@@ -125,7 +126,7 @@ def test_without_a_seed_lost_rounds_are_not_repeated_beyond_the_budget(unseeded,
     ledger = Ledger(path / "ledger.jsonl")
     last = ledger.lines()[-1]
     algorithm_charge = _charge(last)
-    Payer(ledger, "run").pay("round 3", [algorithm_charge], [0])  # paid for, and then the plug was pulled
+    Payer(ledger, "run").pay(When(3), [algorithm_charge], [0])  # paid for, and then the plug was pulled
     made = read(path, schema).resume(owners, path)
     assert [line["version"] for line in made.history] == [1, 2]
     assert ledger_epsilon(path) <= 8 and made.privacy.epsilon <= 8
@@ -135,7 +136,7 @@ def test_a_spent_budget_releases_nothing_more(unseeded, schema, owners, tmp_path
     path = copied(unseeded, tmp_path)
     ledger = Ledger(path / "ledger.jsonl")
     for number in range(10):
-        Payer(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
+        Payer(ledger, "run").pay(When(number), [_charge(ledger.lines()[-1])], [0])
     before = len(ledger.lines())
     made = read(path, schema).resume(owners, path)  # what was trained is released as it stands
     assert [line["version"] for line in made.history] == [1, 2] and len(
@@ -149,7 +150,7 @@ def test_a_run_that_spent_its_budget_before_its_first_round_is_refused(unseeded,
     (path / "state" / "checkpoint.safetensors").unlink()
     ledger = Ledger(path / "ledger.jsonl")
     for number in range(10):
-        Payer(ledger, "run").pay(f"round {number}", [_charge(ledger.lines()[-1])], [0])
+        Payer(ledger, "run").pay(When(number), [_charge(ledger.lines()[-1])], [0])
     with pytest.raises(BudgetExhausted, match="spent"):
         read(path, schema).resume(owners, path)
 

@@ -1,5 +1,8 @@
 """Packing, shares, seeds, neighbors: the pieces under a masked sum."""
 
+import hashlib
+import hmac
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,10 +72,30 @@ def test_both_sides_agree_and_others_do_not():
         one.agree(bytes(32))
 
 
-def test_hkdf_is_that_of_rfc_5869():
-    secret, salt = bytes([0x0B] * 22), bytes(range(13))
-    expected = "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"
-    assert derive(secret, salt, bytes(range(0xF0, 0xFA))).hex() == expected
+@pytest.mark.parametrize(
+    ("secret", "salt", "purpose", "expected"),
+    [
+        ("0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA)), "3cb25f25faacd57a90434f64d0362f2a"),
+        (
+            bytes(range(0x50)).hex(),
+            bytes(range(0x60, 0xB0)),
+            bytes(range(0xB0, 0x100)),
+            "b11e398dc80327a1c8e7f78c596a4934",
+        ),
+        ("0b" * 22, b"", b"", "8da4e775a563c18f715f802a063c5a31"),
+    ],
+    ids=["case 1", "case 2", "case 3"],
+)
+def test_hkdf_is_that_of_rfc_5869(secret, salt, purpose, expected):
+    key = derive(bytes.fromhex(secret), salt, purpose)
+    assert key.hex().startswith(expected) and len(key) == 32
+
+
+@pytest.mark.parametrize("size", [0, 1, 32, 65])
+def test_keys_are_those_of_runs_of_before(size):
+    secret, context, purpose = bytes(range(32)), bytes(size), b"x" * size
+    extracted = hmac.new(context, secret, hashlib.sha256).digest()
+    assert derive(secret, context, purpose) == hmac.digest(extracted, purpose + b"\x01", "sha256")
 
 
 def test_every_bit_of_a_seed_counts():

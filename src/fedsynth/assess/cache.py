@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedsynth.assess.scores.score import Score
 from fedsynth.assess.step import Found, Step
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 
 VERSION = 1  # to be raised when a score changes its meaning
 
@@ -67,8 +67,7 @@ class Cache:
         found = step.run()
         if "failed" not in found.details:
             written = {"scores": [score.to_dict() for score in found.scores], "details": found.details}
-            with replacing(file) as temporary:
-                temporary.write_text(json.dumps(written, allow_nan=False))
+            write_file(file, json.dumps(written, allow_nan=False))
         return found
 
 

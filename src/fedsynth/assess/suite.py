@@ -26,7 +26,7 @@ from fedsynth.assess.scores.score import Score, load_scores, save_scores
 from fedsynth.assess.step import Found, Step
 from fedsynth.assess.table_steps import table_steps
 from fedsynth.assess.text_steps import text_steps
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 
@@ -78,8 +78,7 @@ class Evaluation:
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         save_scores(self.scores, place / SCORES)
-        with replacing(place / DETAILS) as temporary:
-            temporary.write_text(json.dumps(self.details, allow_nan=False) + "\n")
+        write_file(place / DETAILS, json.dumps(self.details, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, folder: Path | str) -> Evaluation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from fedsynth.assess.scores.utility import CLASSIFIERS, baseline, utility
 from fedsynth.cli.exit_codes import ending
 from fedsynth.cli.progress import TrainingProgress
 from fedsynth.data.clients import clients_from
+from fedsynth.data.configuration import read_file
 from fedsynth.data.rand_health import hold_out, rand_health
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
@@ -95,7 +95,7 @@ def _remove_earlier(out: Path) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     recipe = Folder(out).recipe
-    if recipe.is_file() and tomllib.loads(recipe.read_text()).get("data") == DATA:
+    if recipe.is_file() and read_file(recipe).get("data") == DATA:
         shutil.rmtree(out)
         return
     raise BadInput(f"{out}: exists and is not an earlier demo; move it away or choose another --out")

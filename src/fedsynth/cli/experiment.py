@@ -93,10 +93,9 @@ def join(
 
 
 def _write(result: dict[str, Any], target: Path) -> None:
-    from fedsynth.data.atomic import replacing
+    from fedsynth.data.atomic import write_file
 
-    with replacing(target) as temporary:
-        temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+    write_file(target, json.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.flags import option, request_flags
 from fedsynth.cli.output import files_in, show
+from fedsynth.data.configuration import read_file
 from fedsynth.errors import BadInput
-from fedsynth.synthesis.request import Request, read_toml
+from fedsynth.synthesis.request import Request
 
 if TYPE_CHECKING:
     from fedsynth.data.schema import Schema
@@ -93,7 +94,7 @@ def request_of(
     """The request of a command line, its file and its --set: the command line goes before the file, a preset last."""
     from fedsynth.recipes.registry import all_recipes
 
-    keys = read_toml(config) if config else {}
+    keys = read_file(config) if config else {}
     recipe = all_recipes().get(request.get("recipe") or keys.get("recipe") or Request.recipe)
     pairs = dict(flags.settings_in(settings))
     for key, role, kind in _CALIBRATED:

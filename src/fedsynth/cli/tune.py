@@ -124,7 +124,7 @@ def _free(
 
     from fedsynth.assess.tuning.search import FreeSearch, best_of, candidates
     from fedsynth.cli.progress import StepProgress
-    from fedsynth.data.atomic import replacing
+    from fedsynth.data.atomic import write_file
     from fedsynth.synthesis.inputs import read_clients, schema_of
 
     if out.exists():
@@ -140,13 +140,9 @@ def _free(
     )
     result = {"measure": search.measure, "cost": cost, "trials": [trial.to_dict() for trial in trials]}
     out.mkdir(parents=True)
-    with replacing(out / TRIALS) as temporary:
-        temporary.write_text(json.dumps(result, indent=1) + "\n")
+    write_file(out / TRIALS, json.dumps(result, indent=1) + "\n")
     chosen = request.changed(arguments=best.settings).to_toml()
-    with replacing(out / BEST) as temporary:
-        temporary.write_text(
-            tomli_w.dumps({name: value for name, value in chosen.items() if name not in _OWN})
-        )
+    write_file(out / BEST, tomli_w.dumps({name: value for name, value in chosen.items() if name not in _OWN}))
     lines = [
         f"{search.measure}; the search cost {cost}.",
         *(f"  {_line(trial)}" for trial in trials[:_SHOWN]),

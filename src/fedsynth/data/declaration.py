@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedsynth.data import configuration
 from fedsynth.data.column import NUMBERS, TYPES, Column
 from fedsynth.errors import BadInput, nearest
 
@@ -75,16 +74,9 @@ def read_flag(text: str) -> Declared:
 
 def read_file(path: Path) -> list[Declared]:
     """Declarations in a file: TOML with a line or a table for each column, or JSON with the columns of a schema."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        written = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise BadInput(f"--types {path}: cannot be read ({error.strerror}); check the path") from None
-    except ValueError as error:
-        kind = "JSON" if path.suffix == ".json" else "TOML"
-        raise BadInput(f"--types {path}: is no {kind} ({error}); correct it") from None
+    written = configuration.read_file(path)
     if path.suffix == ".json":
-        columns = written.get("columns") if isinstance(written, Mapping) else None
+        columns = written.get("columns")
         if not isinstance(columns, list):
             raise BadInput(f"--types {path}: expected the columns of a schema, {{'columns': [...]}}")
     else:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
 from fedsynth.data.rule_parser import parse_rule
 from fedsynth.data.rules import Rule
@@ -191,8 +191,7 @@ class Schema:
 
     def save(self, path: Path | str) -> None:
         """Write schema.json, whole or not at all."""
-        with replacing(path) as temporary:
-            temporary.write_text(_written(self.to_dict()), encoding="utf-8")
+        write_file(path, _written(self.to_dict()))
 
 
 def _written(schema: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
+from fedsynth.data.configuration import build, check, keys_of, read_file
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.nvflare.kits import Kit, Unreachable
 from fedsynth.deploy.nvflare.session import Line, LineLost
@@ -85,12 +86,13 @@ class Assignment:
         path = out / "federation.json"
         if not path.is_file():
             raise BadInput(f"{out}: not a federated run (no federation.json); leave --federation out")
-        return cls(**json.loads(path.read_text()))
+        values = read_file(path)
+        check(values, keys_of(cls), path)
+        return build(cls, values)
 
     def save(self, out: Path) -> None:
         """Write it whole."""
-        with replacing(out / "federation.json") as temporary:
-            temporary.write_text(json.dumps(self.__dict__, indent=1) + "\n")
+        write_file(out / "federation.json", json.dumps(self.__dict__, indent=1) + "\n")
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -237,8 +239,7 @@ class Coordinator:
             content = line.fetch(job, Path(name).name, files[name])
             if content is None:
                 raise Lost("the job ended while its result was fetched")
-            with replacing(self.out / Path(name).name) as temporary:
-                temporary.write_bytes(content)
+            write_file(self.out / Path(name).name, content)
         line.done(job)
 
     def _change(self, job: str) -> None:

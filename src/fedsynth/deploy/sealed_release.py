@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.deploy.link.sealed import keyed
 from fedsynth.errors import BadInput
 from fedsynth.recipes.registry import recipe_named
@@ -41,8 +41,7 @@ class SealedGenerator:
         tensors = {"sealed": torch.from_numpy(np.frombuffer(self.sealed, dtype=np.uint8).copy())}
         tensors |= {} if self.balance is None else {"balance": self.balance.contiguous()}
         tensors |= {f"parts/{name}": flat.contiguous() for name, flat in self.parts.items()}
-        with replacing(path) as temporary:
-            temporary.write_bytes(save(tensors, {"clients": str(self.clients)}))
+        write_file(path, save(tensors, {"clients": str(self.clients)}))
 
     @classmethod
     def load(cls, path: Path) -> SealedGenerator:

@@ -17,7 +17,6 @@ from typing import Any
 
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.inspection.server_job import inspect, inspection_results
 from fedsynth.deploy.job import Regroup, Tell, earlier_ledger, one_job
@@ -187,8 +186,7 @@ class _Run:
             SealedGenerator(sealed, clients, state.balance, known).save(self.place.sealed)
         else:
             generator.save(self.place.generator)
-        with replacing(self.place.privacy) as temporary:
-            statement.save(temporary)
+        statement.save(self.place.privacy)
         with suppress(
             FedsynthError
         ):  # the result is safe: whoever is not there to hear that it is over need not be

@@ -18,7 +18,7 @@ from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Clock, Schedule
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.mechanism import Charge, When
 from fedsynth.rng import Rng
 from fedsynth.transport.transport import Transport
 
@@ -40,7 +40,7 @@ class Round:
 
 
 # Called before a sum is opened, with the round, what it costs and the clients in it: makes the ledger line durable.
-Pay = Callable[[str, list[Charge], np.ndarray], None]
+Pay = Callable[[When, list[Charge], np.ndarray], None]
 Seen = Callable[[ServerState, Round], None]
 
 
@@ -77,7 +77,7 @@ def run(
         if heard.standing is not None:
             state = replace(state, standing=heard.standing.to_tensors())
             hold(state)
-        pay(f"round {state.version + 1}", algorithm.charges(heard.clients), heard.ids)
+        pay(When(state.version + 1), algorithm.charges(heard.clients), heard.ids)
         opened = algorithm.transport.open(algorithm.wire, heard.total)
         after, loss = algorithm.server_round(state, opened, rng.at("server", state.version), heard.weight)
         diverged = _diverged(after)
@@ -107,10 +107,10 @@ def _pay_for_the_rest(algorithm: Algorithm, state: ServerState, rounds: int, pay
     rest = [(charge, charge.release.count * left[charge.holder]) for charge in algorithm.charges()]
     charges = [Charge(replace(one.release, count=count), one.event) for one, count in rest if count > 0]
     if charges:
-        when = (
+        note = (
             f"rounds {state.version + 1} to {rounds}, planned and not run: what was released ended training"
         )
-        pay(when, charges, np.empty(0, dtype=np.int64))
+        pay(When(note=note), charges, np.empty(0, dtype=np.int64))
 
 
 def _diverged(state: ServerState) -> str:
@@ -218,7 +218,7 @@ def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Ten
     transport = query.transport
     heard = gather(query, query.schedule, transport, link, state, rng.at("query", query.what))
     assert heard is not None, "a query is asked of a cohort"
-    pay("", query.charges(), heard.ids)
+    pay(When(), query.charges(), heard.ids)
     answer = query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))
     link.commit(state)
     return answer

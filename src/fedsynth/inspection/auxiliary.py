@@ -20,7 +20,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.state import ServerState
 from fedsynth.inspection.population import train_on
 from fedsynth.privacy import account
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.mechanism import Charge, When
 from fedsynth.recipes.budget import Target, adjacency_of, cost
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.task import Task
@@ -30,7 +30,7 @@ from fedsynth.synthesis.release import released
 from fedsynth.synthesis.request import Request
 
 
-def unpaid(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+def unpaid(when: When, charges: list[Charge], ids: np.ndarray) -> None:
     """For models of rows that were made up: nothing is released."""
 
 

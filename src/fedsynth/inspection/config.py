@@ -24,39 +24,41 @@ delta = 1e-4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedsynth.data.configuration import Key, check, keys_of, read_file
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput, nearest
+from fedsynth.errors import BadInput
 from fedsynth.inspection.primary import primary_from
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.selection import Selection
 from fedsynth.inspection.verdict import Simulation
-from fedsynth.synthesis.request import Request, read_toml
+from fedsynth.synthesis.request import Request
 
-_DATA = ("file", "schema", "client_column", "clients", "split", "split_seed", "label", "text_column")
+_REQUEST = keys_of(Request)
+_DATA = ("schema", "client_column", "clients", "split", "split_seed", "label", "text_column")
 _TRAIN = (
     "recipe", "epsilon", "delta", "rounds", "noise_multiplier", "private", "device", "seed", "accept", "arguments",
 )  # fmt: skip
-_TABLES: dict[str, tuple[str, ...]] = {
-    "data": _DATA,
-    "model": ("onnx", "entry_point"),
-    "train": _TRAIN,
-    "survey": ("share",),
-    "test": ("models", "rows", "tolerance"),
-    "show": ("examples",),
-    "budget": ("total",),
+_KEYS = {
+    "data": Key({"file": Key(str), **{name: _REQUEST[name] for name in _DATA}}, True),
+    "model": Key({"onnx": Key(str), "entry_point": Key(str)}),
+    "select": Key(Mapping[str, Any], True),
+    "train": Key({name: _REQUEST[name] for name in _TRAIN}, True),
+    "survey": Key({"share": Key(float)}),
+    "test": Key({"models": Key(int), "rows": Key(int), "tolerance": Key(float)}),
+    "show": Key({"examples": Key(int)}),
+    "budget": Key({"total": Key(float)}),
 }
 
 
 def read_request(path: Path) -> tuple[Request, dict[str, Any]]:
     """What the data are and how to train, and the whole file as it was checked."""
-    keys = read_toml(path)
-    problems = _problems(keys)
-    if problems:
-        raise BadInput(f"{path}: " + "; ".join(problems))
+    keys = read_file(path)
+    check(keys, _KEYS, path)
+    _check_selections(path, keys["select"])
     data, train = dict(keys["data"]), dict(keys["train"])
     for name in ("file", "schema"):
         if name in data:
@@ -70,16 +72,18 @@ def inspection_of(
 ) -> Inspection:
     """The inspection that a checked file asks for; its model is read if it runs `here` and not at sites."""
     selections = {name: _selection(name, table) for name, table in keys["select"].items()}
-    test = keys.get("test", {})
-    number = _Numbers(keys)
-    examples = number.whole("show", "examples", 2000)
+    examples = _number(keys, "show", "examples", 2000)
     usual = Simulation()
     simulation = Simulation(
-        number.whole("test", "models", usual.models, 0), number.whole("test", "rows", usual.rows), examples
+        _number(keys, "test", "models", usual.models, 0), _number(keys, "test", "rows", usual.rows), examples
     )
-    given = {"tolerance": number.real("test", "tolerance")} if "tolerance" in test else {}
-    given |= {"survey_share": number.real("survey", "share")} if keys.get("survey") else {}
-    given |= {"total": number.real("budget", "total")} if keys.get("budget") else {}
+    places = {
+        "tolerance": ("test", "tolerance"),
+        "survey_share": ("survey", "share"),
+        "total": ("budget", "total"),
+    }
+    numbers = {field: _number(keys, table, name, least=0.0) for field, (table, name) in places.items()}
+    given = {field: float(value) for field, value in numbers.items() if value is not None}
     model = model_keys(path, keys)
     needed = [name for name, selection in selections.items() if selection.criterion.needs_model]
     if needed and not model:
@@ -106,25 +110,13 @@ def model_keys(path: Path, keys: Mapping[str, Any]) -> dict[str, str]:
     return model
 
 
-def _problems(keys: Mapping[str, Any]) -> list[str]:
-    known = [*_TABLES, "select"]
-    found = [f"[{name}]: no such table; {nearest(name, known)}" for name in keys if name not in known]
-    found += [f"[{name}] is missing" for name in ("data", "select", "train") if name not in keys]
-    for name, table in keys.items():
-        if not isinstance(table, Mapping):
-            found.append(f"{name}={table!r}: expected a table [{name}]")
-        elif name in _TABLES:
-            allowed = _TABLES[name]
-            found += [
-                f"[{name}] {key}: no such key; {nearest(key, allowed)}" for key in table if key not in allowed
-            ]
-    selections = keys.get("select")
-    if isinstance(selections, Mapping):
-        wrong = [name for name, table in selections.items() if not isinstance(table, Mapping)]
-        found += [f"select.{name}: expected a table [select.{name}]" for name in wrong]
-        odd = [name for name in selections if not name.replace("_", "").replace("-", "").isalnum()]
-        found += [f"[select.{name!r}]: a name has letters, digits, - and _ only" for name in odd]
-    return found
+def _check_selections(path: Path, selections: Mapping[str, Any]) -> None:
+    wrong = [name for name, table in selections.items() if not isinstance(table, Mapping)]
+    problems = [f"select.{name}: expected a table [select.{name}]" for name in wrong]
+    odd = [name for name in selections if not name.replace("_", "").replace("-", "").isalnum()]
+    problems += [f"[select.{name!r}]: a name has letters, digits, - and _ only" for name in odd]
+    if problems:
+        raise BadInput(f"{path}: " + "; ".join(problems))
 
 
 def _selection(name: str, table: Mapping[str, Any]) -> Selection:
@@ -134,24 +126,10 @@ def _selection(name: str, table: Mapping[str, Any]) -> Selection:
         raise BadInput(f"[select.{name}] {error}") from None
 
 
-class _Numbers:
-    """Numbers of a file's tables, with the table's name in what is wrong with them."""
-
-    def __init__(self, keys: Mapping[str, Any]) -> None:
-        self._keys = keys
-
-    def whole(self, table: str, name: str, usual: int, least: int = 1) -> int:
-        return int(
-            self._read(table, name, usual, lambda v: isinstance(v, int) and v >= least, f"at least {least}")
-        )
-
-    def real(self, table: str, name: str) -> float:
-        return float(
-            self._read(table, name, None, lambda v: isinstance(v, (int, float)) and v > 0, "above 0")
-        )
-
-    def _read(self, table: str, name: str, usual: Any, fits: Callable[[Any], bool], expected: str) -> Any:
-        value = self._keys.get(table, {}).get(name, usual)
-        if isinstance(value, bool) or not fits(value):
-            raise BadInput(f"[{table}] {name}={value!r}: expected a number, {expected}")
-        return value
+def _number(keys: Mapping[str, Any], table: str, name: str, usual: Any = None, least: float = 1) -> Any:
+    """A number of a checked file; at least so much, or above 0 where `least` is that and no whole number."""
+    value = keys.get(table, {}).get(name, usual)
+    if value is not None and (value < least or (isinstance(least, float) and value == least)):
+        bound = f"at least {least}" if isinstance(least, int) else f"above {least:g}"
+        raise BadInput(f"[{table}] {name}={value!r}: expected a number, {bound}")
+    return value

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.data.schema import Schema
 from fedsynth.inspection.sample import Sample
 from fedsynth.inspection.selection import Share
@@ -99,7 +99,5 @@ class Findings:
         for name, model in self.models.items():
             model.generator.save(out / f"{name}.safetensors")
             model.sample.save(out, name)
-        with replacing(out / "privacy.json") as temporary:
-            self.statement.save(temporary)
-        with replacing(out / "findings.json") as temporary:
-            temporary.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
+        self.statement.save(out / "privacy.json")
+        write_file(out / "findings.json", json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")

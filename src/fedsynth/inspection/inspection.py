@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedsynth.data.atomic import write_file
 from fedsynth.data.clients import RawClients, require_several
 from fedsynth.errors import BudgetExhausted
 from fedsynth.inspection.agenda import Agenda, Tell
@@ -121,7 +122,7 @@ def _payer(
         out.mkdir(parents=True, exist_ok=True)
         ledger = Ledger(out / "ledger.jsonl")
         root = earlier.root if earlier is not None else out / "ledger.jsonl"
-        (out / ROOT).write_text(str(root.resolve()) + "\n")
+        write_file(out / ROOT, str(root.resolve()) + "\n")
     payer = Payer(ledger, "inspection" if out is None else out.name, policy)
     if schema is not None:
         payer.begin_with(schema)

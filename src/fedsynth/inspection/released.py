@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.data.schema import Schema
 from fedsynth.inspection.auxiliary import Trainer
 from fedsynth.inspection.selection import Share
@@ -51,8 +51,7 @@ class Seen:
             },
             "spreads": [asdict(spread) for spread in self.spreads],
         }
-        with replacing(folder / FILE) as temporary:
-            temporary.write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n")
+        write_file(folder / FILE, json.dumps(plain, indent=1, allow_nan=False) + "\n")
         return [*written, folder / FILE]
 
     @classmethod

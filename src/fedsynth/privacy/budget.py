@@ -11,16 +11,15 @@ adjacency = "add-remove"   # neighbors: with one client (or record) more or less
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from dp_accounting import DpEvent
 
+from fedsynth.data.configuration import build, check, keys_of, read_file
 from fedsynth.errors import BadInput, BudgetExhausted, nearest
 from fedsynth.privacy.accountant import ACCOUNTANTS
 from fedsynth.privacy.events import flatten, noise_apart
@@ -76,13 +75,16 @@ class Budget:
     def load(cls, path: Path | str, data_set: str | None = None) -> Self:
         """The budget in a TOML or JSON file; `data_set` names one of several."""
         path = Path(path)
-        return cls(**_fields(_table(_parsed(path), path, data_set), path))
+        values = _table(read_file(path), path, data_set)
+        check(values, keys_of(cls), f"budget file {path}")
+        return build(cls, values)
 
-    def check(self, ledger: Ledger, event: DpEvent, count: int = 1, **where: Any) -> None:
+    def check(
+        self, ledger: Ledger, event: DpEvent, count: int = 1, what: str = "release", **where: Any
+    ) -> None:
         """Refuse the next release if everything on the ledger and it together would exceed the budget."""
-        where.setdefault("what", "release")
         where.setdefault("unit", self.unit)
-        self.check_all(ledger, [Entry(event, count=count, **where)])
+        self.check_all(ledger, [Entry(event, what, count=count, **where)])
 
     def check_all(self, ledger: Ledger, entries: Sequence[Entry]) -> None:
         """The same for releases that leave together.
@@ -183,16 +185,6 @@ def _within(releases: _Releases, allowed: _Releases) -> bool:
     return all(up_to(noise, form, releases) <= up_to(noise, form, allowed) for form, noise in releases)
 
 
-def _parsed(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise BadInput(f"budget file {path} does not exist; write one with epsilon, delta and unit")
-    try:
-        text = path.read_text()
-        return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
-        raise BadInput(f"budget file {path} cannot be read: {error}; expected TOML or JSON") from error
-
-
 def _table(data: Mapping[str, Any], path: Path, data_set: str | None) -> Mapping[str, Any]:
     data = data.get("budget", data)
     if data_set is not None and data_set in data:
@@ -203,18 +195,3 @@ def _table(data: Mapping[str, Any], path: Path, data_set: str | None) -> Mapping
             f"budget file {path} has no budget for data set {data_set!r}; {nearest(str(data_set), named)}"
         )
     return {name: value for name, value in data.items() if name not in named}
-
-
-def _fields(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    known = [item.name for item in fields(Budget) if item.init]
-    problems = [f"{name!r} is not known, {nearest(name, known)}" for name in table if name not in known]
-    problems += [f"{name!r} is missing" for name in ("epsilon", "delta") if name not in table]
-    numbers = [name for name in ("epsilon", "delta") if name in table]
-    problems += [f"{name}={table[name]!r} is not a number" for name in numbers if not _number(table[name])]
-    if problems:
-        raise BadInput(f"budget file {path}: {'; '.join(problems)}")
-    return dict(table)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -6,15 +6,18 @@ release never left; that is told apart from a changed, cut or reordered line, wh
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
+
+from fedsynth.data.atomic import sync, write_file
 
 FIRST = "0" * 64
 
@@ -114,25 +117,15 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> int:
     data = b"".join(_spell(line) + b"\n" for line in lines)
     with path.open("ab") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    sync(path)
     if created:
-        _sync_folder(path.parent)
+        sync(path.parent)
     return len(data)
 
 
 def write_head(path: Path, count: int, last: str) -> None:
     """Name the last line, in one atomic step."""
-    head = head_path(path)
-    created = not head.exists()
-    fresh = head.with_name(head.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(_spell({"count": count, "hash": last}))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(head)
-    if created:
-        _sync_folder(path.parent)
+    write_file(head_path(path), _spell({"count": count, "hash": last}))
 
 
 def finish_torn(path: Path, contents: Contents, count: int, previous: str) -> bool:
@@ -151,8 +144,7 @@ def finish_torn(path: Path, contents: Contents, count: int, previous: str) -> bo
             file.write(b"\n")
         else:
             file.truncate(contents.size)
-        file.flush()
-        os.fsync(file.fileno())
+    sync(path)
     return whole
 
 
@@ -161,21 +153,6 @@ def check_next(line: Mapping[str, Any], index: int, previous: str) -> bool:
     return line.get("hash") != digest(line) or line.get("previous") != previous or line.get("index") != index
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> AbstractContextManager[Any]:
     """One writer at a time, also among processes; the system lets go when a process dies."""
-    lock = path.with_name(path.name + ".lock")
-    with lock.open("ab") as file:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+    return FileLock(path.with_name(path.name + ".lock"))

@@ -6,6 +6,7 @@ for each client that sent something, and the cost is that of the client who spen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,10 +20,16 @@ from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy import chain
 from fedsynth.privacy.accountant import Answer, answer
 from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat, replaced
-from fedsynth.privacy.mechanism import Trust, Unit
+from fedsynth.privacy.mechanism import Charge, Trust, Unit, When
 
 EVERYONE = ("server", "client")  # holders whose lines concern every client; other names are one client's own
 SEAL = "hashes of the released files"
+VERSION = 2
+_SAME = ("release", "holder", "unit", "trust", "count", "run", "round", "session")  # in an entry and its line
+_BEFORE = re.compile(
+    r"(?P<release>.*?)(?:, round (?P<round>\d+))?(?:(?:, )?, asked again in session (?P<session>\d+))?",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Entry:
     """A release about to leave: what it is, whom it concerns, and its cost for one use."""
 
     event: DpEvent
-    what: str
+    release: str  # the kind of release: the same in every round
     holder: str = "server"
     unit: Unit = "client"
     trust: Trust = "central"
@@ -38,6 +45,23 @@ class Entry:
     run: str = ""
     public: DpEvent | None = None  # noise in shares: the cost against those who know none of them
     files: Mapping[str, str] | None = None  # of a seal: SHA-256 by file name
+    round: int = 0  # counted from 1; 0 for what is no round
+    session: int = 0  # of the server that asked for the same once more; 0 for the first time
+
+    @classmethod
+    def of(cls, charge: Charge, holder: str, run: str, when: When, times: int = 1) -> Entry:
+        """The line that a charge is for one holder."""
+        spent = charge.release
+        release = f"{spent.what}, {when.note}" if when.note else spent.what
+        count, public = spent.count * times, charge.public
+        entry = cls(charge.event, release, holder, spent.unit, spent.trust, count, run, public)
+        return replace(entry, round=when.round, session=when.session)
+
+    @property
+    def what(self) -> str:
+        """The release in words, for people alone."""
+        again = f", asked again in session {self.session}" if self.session else ""
+        return self.release + (f", round {self.round}" if self.round else "") + again
 
     @property
     def cost(self) -> DpEvent:
@@ -60,6 +84,10 @@ class Line:
     count: int
     what: str
     run: str
+    version: int
+    release: str  # as in an entry, like round and session
+    round: int
+    session: int
     public: dict[str, Any] | None = None
     files: Mapping[str, str] | None = None  # of a seal: SHA-256 by file name
 
@@ -71,9 +99,9 @@ class Line:
     @property
     def entry(self) -> Entry:
         """The release itself, to be written into another ledger."""
-        event = event_from_json(self.event)
+        same = {name: getattr(self, name) for name in _SAME}
         public = None if self.public is None else event_from_json(self.public)
-        return Entry(event, self.what, self.holder, self.unit, self.trust, self.count, self.run, public)
+        return Entry(event_from_json(self.event), public=public, **same)
 
     @property
     def to_the_public(self) -> Line:
@@ -267,20 +295,39 @@ class Ledger:
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    if entry.count < 0 or not entry.what:
+    if entry.count < 0 or not entry.release:
         raise BadInput(
-            f"count={entry.count}, what={entry.what!r}: a release has a name and a count of 0 or more"
+            f"count={entry.count}, what={entry.release!r}: a release has a name and a count of 0 or more"
         )
-    fields = {name: getattr(entry, name) for name in ("what", "holder", "unit", "trust", "count", "run")}
+    fields = {"version": VERSION, "what": entry.what, **{name: getattr(entry, name) for name in _SAME}}
     optional = {} if entry.public is None else {"public": event_to_json(entry.public)}
     optional |= {} if entry.files is None else {"files": dict(entry.files)}
     moment = datetime.now(UTC).isoformat()
     return {**fields, "event": event_to_json(entry.event), **optional, "time": moment}
 
 
+def upgraded(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A line with the fields of today; lines of before, which have no version, say in words what is a field now.
+
+    >>> upgraded({"what": "noisy sum, round 2, asked again in session 3"})["round"]
+    2
+    """
+    if "version" in data or "what" not in data:
+        return dict(data)
+    words = _BEFORE.fullmatch(data["what"])
+    assert words is not None, "every text matches"
+    number, session = int(words["round"] or 0), int(words["session"] or 0)
+    return {**data, "version": 1, "release": words["release"], "round": number, "session": session}
+
+
 def _line(data: dict[str, Any]) -> Line:
+    if data.get("version", 1) not in (1, VERSION):
+        raise BadInput(
+            f"ledger line {data.get('index')} has version {data['version']}; this fedsynth reads up to {VERSION}: "
+            "install a newer one"
+        )
     try:
-        return Line(**data)
+        return Line(**upgraded(data))
     except TypeError as error:
         raise BadInput(f"ledger line {data.get('index')} has unknown or missing fields: {error}") from error
 

@@ -38,6 +38,15 @@ class Release:
 
 
 @dataclass(frozen=True)
+class When:
+    """The part of a run that a release belongs to; as it stands, what comes before the first round."""
+
+    round: int = 0  # counted from 1
+    session: int = 0  # of the server that asks for the same once more
+    note: str = ""  # of rounds that are planned and not run
+
+
+@dataclass(frozen=True)
 class Charge:
     """A release as it goes into a ledger: with the amplification that its schedule gives, for one use."""
 

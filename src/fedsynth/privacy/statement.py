@@ -14,6 +14,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from fedsynth.data.atomic import write_file
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.accountant import Answer, answer
 from fedsynth.privacy.ledger import EVERYONE, Ledger, Line, priced
@@ -74,7 +75,7 @@ class Statement:
 
     def save(self, path: Path | str) -> None:
         """Write privacy.json."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
+        write_file(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -220,7 +221,7 @@ def _releases(
     """The lines by kind of release; of local ones the count is that of the client who sent most."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
-        key = json.dumps([_kind(line.what), line.event, line.holder in EVERYONE], sort_keys=True)
+        key = json.dumps([_kind(line.release), line.event, line.holder in EVERYONE], sort_keys=True)
         groups.setdefault(key, []).append(line)
     return tuple(_release(group, unit, delta, adjacency, accountant, claimed) for group in groups.values())
 
@@ -235,17 +236,17 @@ def _release(
     event = priced(replace(group[0], count=count), unit, adjacency)
     alone = answer(event, delta, adjacency=adjacency, accountant=accountant).epsilon if claimed else None
     return {
-        "what": _kind(group[0].what),
+        "what": _kind(group[0].release),
         "event": dict(group[0].event),
         "count": count,
         "epsilon_alone": alone if alone is not None and math.isfinite(alone) else None,
     }
 
 
-def _kind(what: str) -> str:
-    """What a release is, without its number.
+def _kind(release: str) -> str:
+    """The name of a release without a number at its end.
 
-    >>> _kind("noisy sum, round 12"), _kind("class counts")
-    ('noisy sum', 'class counts')
+    >>> _kind("vote #12"), _kind("class counts")
+    ('vote', 'class counts')
     """
-    return re.sub(r"(, round)?[\s#]*\d+$", "", what) or what
+    return re.sub(r"[\s#]*\d+$", "", release) or release

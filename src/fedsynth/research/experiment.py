@@ -11,7 +11,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from fedsynth.assess.scores.score import Score, failure
 from fedsynth.assess.scores.tables import Tables
 from fedsynth.assess.scores.utility import ALL_MEASURES, baseline, utility
 from fedsynth.data.clients import RawClients, clients_from
+from fedsynth.data.configuration import Key, build, check, keys_of, read_file
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.recipes.registry import recipe_named
@@ -36,7 +37,7 @@ from fedsynth.research.experiment_data import DATA
 from fedsynth.research.experiment_fit import Fit, FitBaseline, fit_recipe
 from fedsynth.research.image_experiment import IMAGE_DATA, ImageJudge
 from fedsynth.rng import Rng
-from fedsynth.synthesis.request import Request, read_toml
+from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Watch
 
 
@@ -104,15 +105,10 @@ class Experiment:
     @classmethod
     def load(cls, path: Path) -> Experiment:
         """Read the TOML file; the row is called like the file."""
-        keys = read_toml(path)
-        known = [item.name for item in fields(cls) if item.name not in ("row", "request")] + ["run"]
-        unknown = [f"{name}: no such key; {nearest(name, known)}" for name in keys if name not in known]
-        missing = [f"{name}: missing" for name in ("data", "run") if name not in keys]
-        if unknown or missing:
-            raise BadInput(f"{path}: " + "; ".join(unknown + missing))
-        request = Request.from_toml(keys.pop("run"))
-        lists = {name: tuple(value) for name, value in keys.items() if isinstance(value, list)}
-        return cls(row=path.stem, request=request, **{**keys, **lists})
+        keys = read_file(path)
+        known = {name: key for name, key in keys_of(cls).items() if name not in ("row", "request")}
+        check(keys, {**known, "run": Key(Mapping[str, Any], needed=True)}, path)
+        return build(cls, keys, row=path.stem, request=Request.from_toml(keys.pop("run")))
 
     def changed(self, arguments: Mapping[str, Any], device: str | None, runs: int | None) -> Experiment:
         """The experiment with what the command line gives: for a smoke test, or another device."""

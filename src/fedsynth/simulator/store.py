@@ -90,7 +90,8 @@ class ClientStore:
         return {client: self._pending.pop(client) for client in wanted if client in self._pending}
 
     def index(self) -> dict[str, Tensor]:
-        """Which slot holds which client: goes into the checkpoint, and back in through `restore`."""
+        """Which slot holds which client, for a checkpoint and back through `restore`; the slots survive a power cut."""
+        os.fsync(self._file.fileno())
         return {"store": torch.from_numpy(self._slots.copy())}
 
     def waiting(self, ids: np.ndarray | None = None) -> dict[str, Tensor]:
@@ -111,10 +112,6 @@ class ClientStore:
         taken = {*self._slots[self._slots >= 0].tolist(), *self._pending.values()}
         self._used = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._used) if slot not in taken]
-
-    def sync(self) -> None:
-        """Return once what was written would survive a power cut."""
-        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing, sync
+from fedsynth.data.atomic import OWNER_ONLY, sync, write_file
+from fedsynth.data.configuration import read_file
 from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
@@ -93,7 +93,7 @@ class Folder:
         """Refuse to go on with other rows than the run began with; kept only while it is unfinished."""
         path = self.state / "data.sha256"
         if not path.exists():
-            path.write_text(fingerprint)
+            write_file(path, fingerprint)
         elif path.read_text() != fingerprint:
             raise BadInput(
                 f"{self.path}: the data are not those that this run began with; start a new run for them"
@@ -103,8 +103,7 @@ class Folder:
         """Make the folder with what the run was asked to do."""
         self.state.mkdir(parents=True, exist_ok=True)
         schema.save(self.schema)
-        with replacing(self.recipe) as temporary:
-            temporary.write_text(tomli_w.dumps(dict(recipe)))
+        write_file(self.recipe, tomli_w.dumps(dict(recipe)))
 
     def read_recipe(self) -> dict[str, Any]:
         """What the run was asked to do."""
@@ -112,10 +111,7 @@ class Folder:
             raise BadInput(
                 f"{self.path}: not a run (no recipe.toml); expected a folder that `fedsynth run` made"
             )
-        try:
-            return tomllib.loads(self.recipe.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{self.recipe}: not valid TOML ({error}); restore it from a copy") from None
+        return read_file(self.recipe)
 
     def store(self) -> ClientStore:
         """The file in which simulated clients remember."""
@@ -125,9 +121,7 @@ class Folder:
     def checkpoint(self, state: ServerState, store: Keeper) -> None:
         """Write the state whole, or leave the last one."""
         tensors = {**state.to_tensors(), **store.index()}
-        temporary = self._checkpoint.with_suffix(".partial")
-        temporary.write_bytes(save(tensors))
-        temporary.replace(self._checkpoint)
+        write_file(self._checkpoint, save(tensors), OWNER_ONLY)  # a mechanism may keep secrets in its state
 
     def restore(self, store: Keeper) -> ServerState | None:
         """The last checkpoint, or None if the run was stopped before its first one."""
@@ -167,8 +161,7 @@ class Folder:
         for path in (self.history, self.rounds):
             kept = [line for line in _read(path) if line["version"] <= version]
             if path.exists():
-                with replacing(path) as temporary:
-                    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+                write_file(path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def finish(self) -> None:
         """Remove the clients' private parts, which nobody needs any more."""

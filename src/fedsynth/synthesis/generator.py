@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.data.conditions import Condition, read_conditions
 from fedsynth.data.encode import ImageEncoding, TableEncoding
 from fedsynth.data.schema import Schema
@@ -150,8 +150,7 @@ class Generator:
         }
         if self.balance is not None:
             tensors["balance"] = self.balance
-        with replacing(path) as temporary:
-            temporary.write_bytes(save(tensors))
+        write_file(path, save(tensors))
 
     @classmethod
     def load(cls, path: Path, schema: Schema, recipe: str, values: Mapping[str, Any]) -> Generator:

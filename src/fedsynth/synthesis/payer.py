@@ -15,7 +15,7 @@ from fedsynth.federation.schedule import Clock
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Entry, Ledger, Line
-from fedsynth.privacy.mechanism import Charge, Unit
+from fedsynth.privacy.mechanism import Charge, Unit, When
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
@@ -36,7 +36,7 @@ def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
             f"({found or 'no schema file named'}); keep the two files together"
         )
     ledger = Ledger(found)
-    if any(line.what == _TYPES_FOR_FREE for line in ledger.lines()):
+    if any(line.release == _TYPES_FOR_FREE for line in ledger.lines()):
         raise NotPrivate(
             f"{path}: the rows paid for bounds and categories, but the types of its columns were read without "
             "paying, as fedsynth did at that time; draft it again with --pay, or mark the columns inferred"
@@ -105,24 +105,25 @@ class Payer:
         if self.policy is not None:
             self.policy.count(schema)
 
-    def pay(self, when: str, charges: list[Charge], ids: np.ndarray) -> None:
+    def pay(self, when: When, charges: list[Charge], ids: np.ndarray) -> None:
         """Make the lines of a release durable, the owner's first; refuse it whole if the policy does not allow it."""
         self._spend([entry for charge in charges for entry in self._entries(when, charge, ids)])
 
-    def pay_once(self, when: str, charges: list[Charge], ids: np.ndarray) -> None:
+    def pay_once(self, when: When, charges: list[Charge], ids: np.ndarray) -> None:
         """Pay for a round that may have been paid for before a crash: what a client sent itself costs it once.
 
         Only for messages that were kept. Noise that a server draws a second time is a second release.
         """
         paid = Counter(
-            (line.holder, line.what)
+            (line.holder, line.release, line.round)
             for line in self.ledger.lines()
             if line.run == self.name and line.trust == "local"
         )
         entries = []
         for entry in (entry for charge in charges for entry in self._entries(when, charge, ids)):
-            if paid[entry.holder, entry.what]:
-                paid[entry.holder, entry.what] -= 1
+            sent = entry.holder, entry.release, entry.round
+            if paid[sent]:
+                paid[sent] -= 1
             else:
                 entries.append(entry)
         self._spend(entries)
@@ -148,16 +149,16 @@ class Payer:
         entries: list[Entry] = []
         for charge in algorithm.charges():
             if charge.holder != "client":
-                entries += self._entries("", charge, training, rounds)
+                entries += self._entries(When(), charge, training, rounds)
                 continue
             turns, paid = algorithm.schedule.participations(algorithm.rounds), self._rounds_paid(charge)
             everyone = np.arange(algorithm.schedule.clients) if paid and not len(training) else training
-            for entry in self._entries("", charge, everyone):
+            for entry in self._entries(When(), charge, everyone):
                 times = max(0, turns - paid[entry.holder])
                 entries.append(replace(entry, count=entry.count * times))
         for charge in [] if algorithm.opening is None else algorithm.opening.charges():
-            if not any(line.what == charge.release.what for line in self.ledger.lines()):
-                entries += self._entries("", charge, answering)
+            if not any(line.release == charge.release.what for line in self.ledger.lines()):
+                entries += self._entries(When(), charge, answering)
         entries = [entry for entry in entries if entry.count]
         if entries and self.policy is not None:
             self.policy.budget.check_all(self.policy.ledger, entries)
@@ -166,29 +167,15 @@ class Payer:
 
     def _rounds_paid(self, charge: Charge) -> Counter[str]:
         """The rounds that each holder paid for, whoever wrote them into the run's ledger."""
-        label = f"{charge.release.what}, round "
-        return Counter(line.holder for line in self.ledger.lines() if line.what.startswith(label))
+        name = charge.release.what
+        return Counter(line.holder for line in self.ledger.lines() if line.round and line.release == name)
 
-    def _entries(self, when: str, charge: Charge, ids: np.ndarray, times: int = 1) -> list[Entry]:
+    def _entries(self, when: When, charge: Charge, ids: np.ndarray, times: int = 1) -> list[Entry]:
         """One line for the server, or one for each client that spends its own budget."""
-        spent = charge.release
         holders = (
             [str(client) for client in ids] if charge.holder == "client" and len(ids) else [charge.holder]
         )
-        what = f"{spent.what}, {when}" if when else spent.what
-        return [
-            Entry(
-                charge.event,
-                what,
-                holder,
-                spent.unit,
-                spent.trust,
-                spent.count * times,
-                self.name,
-                charge.public,
-            )
-            for holder in holders
-        ]
+        return [Entry.of(charge, holder, self.name, when, times) for holder in holders]
 
 
 def _apart(algorithm: Algorithm) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedsynth.data.atomic import replacing, sync
+from fedsynth.data.atomic import put, replacing, sync
 from fedsynth.data.image import write_images
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import write_table
@@ -139,8 +139,7 @@ def _refuse_changed(place: Folder, named: Mapping[str, str] | None) -> None:
 def write_result(place: Folder, generator: Generator, told: Statement) -> None:
     """Write what a run released and the statement about it, and close the run."""
     generator.save(place.generator)
-    with replacing(place.privacy) as temporary:
-        told.save(temporary)
+    told.save(place.privacy)
     close(place)
 
 
@@ -184,7 +183,7 @@ def renewing(place: Folder, name: str) -> Iterator[Path]:
             named = dict(ledger.files() or {})
             _refuse_changed(place, {**named, name: file_hash(target)} if target.exists() else named)
             ledger.seal({**named, name: file_hash(fresh)})
-        fresh.replace(target)
+        put(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)
 
@@ -233,7 +232,7 @@ def _finish_renewals(place: Folder, named: Mapping[str, str] | None) -> None:
         target = place.path / name
         fresh = _fresh(target)
         if fresh.is_file() and file_hash(fresh) == known:
-            fresh.replace(target)
+            put(fresh, target)
 
 
 def _agreed(place: Folder, request: Request, schema: Schema, ledger: Ledger, *, sealed: bool) -> Statement:

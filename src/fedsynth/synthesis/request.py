@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
-from numbers import Integral, Real
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from fedsynth.data.configuration import build, check, keys_of
 from fedsynth.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -73,13 +71,7 @@ class Request:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        problems = [
-            f"{item.name}={getattr(self, item.name)!r}: expected {_expected(item)}"
-            for item in fields(self)
-            if not _fits(getattr(self, item.name), item)
-        ]
-        if problems:
-            raise BadInput("; ".join(problems))
+        check(vars(self), keys_of(Request))
         if self.rows is not None and self.rows < 1:
             raise BadInput(f"rows={self.rows}: expected at least 1 synthetic row")
         unknown = [name for name in self.accept if name not in ACCEPTABLE]
@@ -127,13 +119,9 @@ class Request:
 
     @classmethod
     def from_toml(cls, keys: Mapping[str, Any]) -> Request:
-        """The request in a TOML file; every unknown key is reported at once."""
-        known = [item.name for item in fields(cls)]
-        problems = [f"{name}: no such key; {nearest(name, known)}" for name in keys if name not in known]
-        if problems:
-            raise BadInput("; ".join(problems))
-        accept = keys.get("accept", ())
-        return cls(**{**keys, "accept": tuple(accept) if isinstance(accept, list) else accept})
+        """The request in a TOML file; everything wrong with it is told at once."""
+        check(keys, keys_of(cls))
+        return build(cls, keys)
 
     def changed(self, **changes: Any) -> Request:
         """The request with what the command line gives; None leaves a key as it is."""
@@ -159,35 +147,3 @@ class Request:
             raise BadInput(
                 f"--resume goes on with the run as it was begun: {', '.join(changes)}; leave it out, or begin a new run"
             )
-
-
-_KINDS: dict[str, tuple[type, str]] = {
-    "str": (str, "text"),
-    "int": (Integral, "a whole number"),
-    "float": (Real, "a number"),
-    "bool": (bool, "true or false"),
-    "tuple[str, ...]": (tuple, "a list"),
-    "Mapping[str, Any]": (Mapping, "a table of names and values"),
-}
-
-
-def _expected(item: Field[Any]) -> str:
-    return _KINDS[str(item.type).removesuffix(" | None")][1]
-
-
-def _fits(value: Any, item: Field[Any]) -> bool:
-    """Whether a value has the type that its field declares; true and false are no numbers."""
-    kind = str(item.type).removesuffix(" | None")
-    if value is None:
-        return kind != item.type
-    return isinstance(value, _KINDS[kind][0]) and (kind == "bool" or not isinstance(value, bool))
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The keys of a configuration file."""
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not valid TOML ({error})") from None

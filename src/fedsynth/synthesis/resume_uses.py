@@ -10,13 +10,7 @@ from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.state import ServerState
-from fedsynth.privacy.ledger import Ledger
-
-
-def round_number(what: str) -> int:
-    """The round that a ledger line is of; 0 for what came before training."""
-    _, _, number = what.rpartition(", round ")
-    return int(number) if number.isdigit() else 0
+from fedsynth.privacy.ledger import EVERYONE, Ledger
 
 
 def with_paid_uses(
@@ -30,10 +24,9 @@ def with_paid_uses(
     """
     schedule = algorithm.schedule
     standing = ClientUses.from_tensors(state.standing, schedule.clients)
-    own = [line for line in ledger.lines() if line.run == run and line.holder.isdigit()]
-    lines = [line for line in own if round_number(line.what)]
-    finished = [line for line in lines if round_number(line.what) <= state.version]
-    again = [line for line in lines if line.trust != "local" and round_number(line.what) > state.version]
+    own = [line for line in ledger.lines() if line.run == run and line.holder not in EVERYONE and line.round]
+    finished = [line for line in own if line.round <= state.version]
+    again = [line for line in own if line.trust != "local" and line.round > state.version]
     each_use = max(1, len(algorithm.charges()))
     holders = np.array([int(line.holder) for line in (*finished, *again)], dtype=np.int64)
     uses = np.bincount(holders, minlength=schedule.clients) // each_use

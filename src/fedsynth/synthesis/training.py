@@ -26,7 +26,7 @@ from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger
-from fedsynth.privacy.mechanism import Charge, Unit
+from fedsynth.privacy.mechanism import Charge, Unit, When
 from fedsynth.recipes.budget import Target, adjacency_of, each_round, fit_budget, once
 from fedsynth.recipes.effect import refuse_without_effect
 from fedsynth.recipes.registry import Recipe, recipe_named
@@ -41,7 +41,7 @@ from fedsynth.synthesis.folder import Folder, Keeper
 from fedsynth.synthesis.meter import Meter, worst_off
 from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
-from fedsynth.synthesis.resume_uses import round_number, with_paid_uses
+from fedsynth.synthesis.resume_uses import with_paid_uses
 
 _SHOWN_PRECISION = 0.001
 COUNT_NOISE = 20.0  # standard deviation of the paid-for number of records
@@ -249,9 +249,9 @@ class Training:
         if self.pace is not None:
             self.pace.start()
         meter, before = self._meter(state.version, rounds), self._releases(state)
-        repeated = f"round {-1 if held is None else held + 1}"
+        repeated = None if held is None else When(held + 1)
 
-        def pay(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+        def pay(when: When, charges: list[Charge], ids: np.ndarray) -> None:
             if self.pace is not None:
                 self.pace.wait()
             again = algorithm.schedule.buffered and when == repeated
@@ -335,18 +335,17 @@ class Training:
         """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
         lines = self.payer.ledger.lines()
         asked = self.prepared.algorithm.opening
-        if state.balance is None and asked is not None and any(line.what == asked.what for line in lines):
+        if state.balance is None and asked is not None and any(line.release == asked.what for line in lines):
             raise BudgetExhausted(
                 f"{asked.what}: the ledger shows that clients answered, but the answers were lost; asking again would "
                 "cost them twice. Start a new run with other clients"
             )
-        paid = max((round_number(line.what) for line in lines), default=0)
+        paid = max((line.round for line in lines), default=0)
         return replace(state, version=max(state.version, paid))
 
     def _repeated(self, version: int) -> int:
         """Ledger lines of rounds after `version`, which a seeded run will write again with the same values."""
-        numbers = [round_number(line.what) for line in self.payer.ledger.lines()]
-        return sum(number > version for number in numbers)
+        return sum(line.round > version for line in self.payer.ledger.lines())
 
     def _affordable(self, state: ServerState) -> int:
         """The version to stop at: all rounds, or fewer if lost rounds were paid for.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from fedsynth.data.atomic import OWNER_ONLY, write_file
 from fedsynth.errors import BadInput
 from fedsynth.transport.he_packing import PAPER, Packed
 from fedsynth.transport.he_scheme import Keys, Parameters
@@ -277,19 +277,19 @@ def _write(folder: Path, made: Record, keys: Keys) -> None:
         else:
             _store(place / PUBLIC, keys.shared)
         if made.sites:
-            _put(place / IDENTITIES, named.encode(), 0o644)
+            write_file(place / IDENTITIES, named)
     (folder / SERVER).mkdir(mode=0o700, exist_ok=True)
     _store(folder / SERVER / PUBLIC, keys.shared)
     if made.sites:
-        _put(folder / SERVER / IDENTITIES, named.encode(), 0o644)
-    _put(folder / RECORD, (json.dumps(made.to_json(), indent=1) + "\n").encode(), 0o644)
+        write_file(folder / SERVER / IDENTITIES, named)
+    write_file(folder / RECORD, json.dumps(made.to_json(), indent=1) + "\n")
     lines = [f"{party + '/':13} {_whose(party, made)}" for party in made.parties]
     opens = (
         "Any one of them that helps the server opens every message."
         if made.holder is None
         else (f"Only {made.holder} has it; together with the server it opens every message.")
     )
-    _put(folder / "README.txt", _README.format(parties="\n".join(lines), opens=opens).encode(), 0o644)
+    write_file(folder / "README.txt", _README.format(parties="\n".join(lines), opens=opens))
 
 
 def _whose(party: str, made: Record) -> str:
@@ -304,26 +304,13 @@ def _store(path: Path, keys: Keys) -> None:
     parts = {"public": keys.public} | ({"secret": keys.secret} if keys.secret is not None else {})
     arrays = {name: np.frombuffer(value, dtype=np.uint8) for name, value in parts.items()}
     about = {"kind": _KIND, "parameters": keys.parameters.to_text()}
-    _put(path, safetensors.numpy.save(arrays, about), 0o600 if keys.secret is not None else 0o644)
+    write_file(path, safetensors.numpy.save(arrays, about), OWNER_ONLY if keys.secret is not None else None)
 
 
 def _identity(place: Path, name: str, identity: Identity) -> None:
     place.mkdir(mode=0o700, exist_ok=True)
     text = json.dumps({"site": name, "secret": identity.secret.hex()}) + "\n"
-    _put(place / IDENTITY, text.encode(), 0o600)
-
-
-def _put(path: Path, data: bytes, mode: int) -> None:
-    """Write whole or not at all; the mode is there before the first byte is."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    temporary.replace(path)
+    write_file(place / IDENTITY, text, OWNER_ONLY)
 
 
 def _exposed(path: Path) -> bool:

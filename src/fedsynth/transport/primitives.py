@@ -7,7 +7,6 @@ for masks, ChaCha20-Poly1305 for sealed shares, Ed25519 for long-term identities
 from __future__ import annotations
 
 import hashlib
-import hmac
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,9 +28,10 @@ def _library() -> Any:
     """The parts of `cryptography` in use, or an error that names the extra."""
     try:
         from cryptography import exceptions
-        from cryptography.hazmat.primitives import ciphers
+        from cryptography.hazmat.primitives import ciphers, hashes
         from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
         from cryptography.hazmat.primitives.ciphers import aead
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError as error:  # pragma: no cover - depends on the installation
         raise BadInput(
             'secure aggregation needs the package cryptography: pip install "fedsynth[secure]"'
@@ -39,6 +39,7 @@ def _library() -> Any:
 
     class Parts:
         errors, cipher, signing, agreement, sealing = exceptions, ciphers, ed25519, x25519, aead
+        derivation, sha256 = HKDF, hashes.SHA256
 
     return Parts
 
@@ -54,8 +55,8 @@ def digest(*pieces: bytes) -> bytes:
 
 def derive(secret: bytes, context: bytes, purpose: bytes) -> bytes:
     """A 256-bit key for one purpose (HKDF-SHA256, RFC 5869, with the context as salt)."""
-    extracted = hmac.new(context, secret, hashlib.sha256).digest()
-    return hmac.new(extracted, purpose + b"\x01", hashlib.sha256).digest()
+    parts = _library()
+    return bytes(parts.derivation(parts.sha256(), KEY, context, purpose).derive(secret))
 
 
 @dataclass(frozen=True)

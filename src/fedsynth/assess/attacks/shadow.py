@@ -27,7 +27,7 @@ from fedsynth.federation.loop import learn_balance
 from fedsynth.federation.loop import run as run_rounds
 from fedsynth.federation.schedule import Clock
 from fedsynth.federation.state import ServerState
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.mechanism import Charge, When
 from fedsynth.recipes.budget import Target, cost, fit_budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
@@ -177,7 +177,7 @@ def _unseen(*_: object) -> None:
     """Nobody watches single rounds."""
 
 
-def _nothing_to_pay(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+def _nothing_to_pay(when: When, charges: list[Charge], ids: np.ndarray) -> None:
     """Shadows are trained on the attacker's own rows."""
 
 

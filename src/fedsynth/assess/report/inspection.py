@@ -16,7 +16,7 @@ from fedsynth.assess.report.internal import verdict_card
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.assess.report.verdict import Verdict, private
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.inspection.findings import Findings, Model
 from fedsynth.inspection.step import BINS
 from fedsynth.inspection.survey import Spread
@@ -30,8 +30,7 @@ _FOOT = "Made by fedsynth from released models and paid-for answers alone: nobod
 
 def write_inspection(findings: Findings, path: Path | str) -> None:
     """Write the page, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(inspection_page(findings), encoding="utf-8")
+    write_file(path, inspection_page(findings))
 
 
 def inspection_page(findings: Findings) -> str:

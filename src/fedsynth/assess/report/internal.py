@@ -23,7 +23,7 @@ from fedsynth.assess.report.record import Record
 from fedsynth.assess.report.run_chapters import method, sample, schema_table, schema_words, training_chapter
 from fedsynth.assess.report.verdict import Verdict, verdicts
 from fedsynth.assess.suite import INTERNAL
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 
 NAME = "report.html"
 _MOST_NEIGHBORS = 10
@@ -35,8 +35,7 @@ _FOOT = (
 
 def write_report(record: Record, path: Path | str) -> None:
     """Write report.html, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(internal_page(record), encoding="utf-8")
+    write_file(path, internal_page(record))
 
 
 def internal_page(record: Record) -> str:

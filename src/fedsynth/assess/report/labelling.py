@@ -10,7 +10,7 @@ import numpy as np
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, page
 from fedsynth.assess.report.picture import image_grid
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.inspection.findings import Findings
 from fedsynth.inspection.sample import Sample
 
@@ -19,8 +19,7 @@ MOST = 200
 
 def write_labelling(findings: Findings, path: Path | str, most: int = MOST) -> None:
     """Write the page for the examples of the first selection, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(labelling_page(findings, most), encoding="utf-8")
+    write_file(path, labelling_page(findings, most))
 
 
 def labelling_page(findings: Findings, most: int = MOST) -> str:

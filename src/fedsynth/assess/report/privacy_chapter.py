@@ -86,9 +86,8 @@ def ledger_timeline(lines: Sequence[Line]) -> Markup | None:
         return None
     groups: dict[str, list[tuple[int, str]]] = {}
     for place, line in enumerate(paid):
-        kind = line.what.partition(", round ")[0]
         words = f"line {line.index}: {line.what}, {line.time[:19].replace('T', ' ')}"
-        groups.setdefault(kind, []).append((place, words))
+        groups.setdefault(line.release, []).append((place, words))
     releases = [
         Release(kind, [place for place, _ in found], [words for _, words in found])
         for kind, found in groups.items()

@@ -23,7 +23,7 @@ from fedsynth.assess.report.run_chapters import method, sample, schema_table, sc
 from fedsynth.assess.report.verdict import private
 from fedsynth.assess.scores.overlay import associations, column_overlays
 from fedsynth.assess.scores.tables import Tables
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.privacy.statement import Statement
@@ -51,8 +51,7 @@ def write_public(folder: Path | str, released: Released | None = None) -> Path:
     """Write public.html into a finished run's folder, whose files may be read already; the place where it lies."""
     target = Path(folder) / NAME
     text = public_page(released or Released.read(folder))
-    with replacing(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_file(target, text)
     return target
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.errors import BadInput
 
 Goal = Literal["max", "min", "range"]
@@ -99,8 +99,7 @@ def failure(
 def save_scores(scores: Iterable[Score], path: Path | str) -> None:
     """Write scores.json, whole or not at all."""
     text = json.dumps([score.to_dict() for score in scores], indent=1, allow_nan=False)
-    with replacing(path) as temporary:
-        temporary.write_text(text + "\n")
+    write_file(path, text + "\n")
 
 
 def load_scores(path: Path | str) -> list[Score]:

@@ -31,7 +31,7 @@ from fedsynth.privacy import account
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.ledger import Ledger, priced
-from fedsynth.privacy.mechanism import Charge, Release, Unit
+from fedsynth.privacy.mechanism import Charge, Release, Unit, When
 from fedsynth.recipes.budget import adjacency_of, cost
 from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
@@ -114,7 +114,7 @@ class ChargedSearch:
         payer = Payer(ledger, place.path.name, policy)
         if earlier is not None:
             payer.begin_with(earlier)
-        payer.pay("", [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
+        payer.pay(When(), [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
         truth = self._truth(held, statistic, offered[0].unit, payer, rng)
 
         best: tuple[float, Prepared, ServerState] | None = None

@@ -28,7 +28,7 @@ from fedsynth.inspection.population import learned
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.step import Question, Step, Training
 from fedsynth.inspection.survey import Survey
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.mechanism import Charge, When
 from fedsynth.rng import Rng
 
 AGAIN = "begin another inspection: this one is not resumed, and what it released so far counts"
@@ -118,7 +118,7 @@ class AtSites:
         pace = self.call.make_pace(present=lambda: link.roster.present)
         pace.start()
 
-        def pay_at_tick(when: str, charges: list[Charge], ids: np.ndarray) -> None:
+        def pay_at_tick(when: When, charges: list[Charge], ids: np.ndarray) -> None:
             pace.wait()
             pay(when, charges, ids)
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.data.atomic import replacing
+from fedsynth.data.atomic import write_file
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.link.routed import Routed
 from fedsynth.deploy.site.run import Seal
@@ -160,8 +160,7 @@ class MaskingSite:
 
     def _remember(self, number: int) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self.folder / "last") as temporary:
-            temporary.write_text(str(number))
+        write_file(self.folder / "last", str(number))
 
     def seal(self, job: str, total: Tensor, clients: int) -> bytes:
         """The site's vector [1, dim] under its masks, if it is of the job that the round was begun for.

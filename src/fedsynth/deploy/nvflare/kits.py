@@ -28,6 +28,8 @@ from nvflare.lighter.impl.static_file import StaticFileBuilder
 from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
+from fedsynth.data.atomic import OWNER_ONLY, write_file
+from fedsynth.data.configuration import build, check, keys_of, read_file
 from fedsynth.errors import BadInput, nearest
 
 PROJECT = "fedsynth"
@@ -94,10 +96,11 @@ class Kit:
                 f"{place}: not a start-up kit (no kit.json); expected a folder that `fedsynth federation create` made"
             )
         try:
-            keys = json.loads(path.read_text())
-            kit = cls(place.resolve(), **{**keys, "sites": tuple(keys["sites"])})
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadInput(f"{path}: cannot be read ({error}); take a fresh copy of the kit") from None
+            keys = read_file(path)
+            check(keys, {name: key for name, key in keys_of(cls).items() if name != "folder"}, path)
+        except BadInput as error:
+            raise BadInput(f"{error}; take a fresh copy of the kit") from None
+        kit = build(cls, keys, folder=place.resolve())
         if kit.role != role:
             raise BadInput(f"{place}: the kit of the {kit.title}, but that of a {role} is needed here")
         kit.check()
@@ -225,7 +228,7 @@ def renew(out: Path, names: Sequence[str] = ()) -> list[Kit]:
     certificates = json.loads(state.read_text())
     for name in names or known:
         certificates.pop(COORDINATOR if name == "coordinator" else name, None)
-    state.write_text(json.dumps(certificates))
+    write_file(state, json.dumps(certificates), OWNER_ONLY)
     return _issue(tuple(keys["sites"]), keys["host"], keys["port"], out, only=set(names or known))
 
 
@@ -369,6 +372,4 @@ def _certificate(path: Path) -> x509.Certificate:
 
 
 def _write(path: Path, keys: Any) -> None:
-    temporary = path.with_suffix(".partial")
-    temporary.write_text(json.dumps(keys, indent=1) + "\n")
-    temporary.replace(path)
+    write_file(path, json.dumps(keys, indent=1) + "\n")

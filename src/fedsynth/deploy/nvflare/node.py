@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from fedsynth.data.lock import alone
 from fedsynth.deploy.nvflare.kits import Kit, Unreachable
 from fedsynth.errors import BadInput
 
@@ -24,6 +24,7 @@ _RESTART_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # waits between restarts; after a calm
 _CALM_S = 60.0
 _HOPELESS = 8  # so many restarts without a calm time in between
 _GRACE_S = 5.0
+_LOCK, _NUMBER = "running.lock", "running.pid"
 
 
 def check_port(kit: Kit, listen: str | None = None) -> str:
@@ -141,32 +142,23 @@ def _quietly(act: Callable[[], None]) -> None:
 
 @contextmanager
 def _alone(kit: Kit) -> Iterator[None]:
-    """Hold the kit's lock with our process number in it; the lock falls with the process."""
-    with (kit.folder / "running.pid").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(
-                f"the {kit.title} is running already (process {running(kit.folder)}); stop it first"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    """Hold the kit's lock, with our process number beside it; the lock falls with the process."""
+    sentence = f"the {kit.title} is running already (process {running(kit.folder)}); stop it first"
+    with alone(kit.folder / _LOCK, sentence):
+        (kit.folder / _NUMBER).write_text(str(os.getpid()))
         yield
 
 
 def running(folder: Path) -> int | None:
     """The process that serves this kit on this machine, or None."""
-    path = folder / "running.pid"
-    if not path.exists():
+    if not (folder / _NUMBER).exists():
         return None
-    with path.open("r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = file.read().strip()
-            return int(text) if text.isdigit() else None
-    return None
+    try:
+        with alone(folder / _LOCK, ""):
+            return None
+    except BadInput:
+        text = (folder / _NUMBER).read_text()
+        return int(text) if text.isdigit() else None
 
 
 def stop(folder: Path, patience_s: float = 20.0) -> bool:

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.privacy.budget import Budget
-from fedsynth.privacy.events import event_from_json
 from fedsynth.privacy.ledger import Entry, Ledger, Line
-from fedsynth.privacy.mechanism import Charge
+from fedsynth.privacy.mechanism import Charge, When
+
+
+class _Paid(NamedTuple):
+    """What a release is known again by."""
+
+    release: str
+    round: int
+    session: int
+    holder: str
 
 
 class SitePayer:
@@ -43,17 +52,14 @@ class SitePayer:
         self._names = names
         self._own = Ledger(None)  # the lines of the run, or of the agreement that it belongs to
         agreed = [line for line in ledger.lines() if line.run == run or _belongs(line.run, agreement)]
-        self._own.append_all([_entry_of(line) for line in agreed])
-        self._paid = {(line.what, line.holder) for line in agreed if line.run == run}
+        self._own.append_all([line.entry for line in agreed])
+        self._paid = {_named(line) for line in agreed if line.run == run}
         self._caught_up = 0  # rounds up to here are known to be paid for
 
     @property
     def rounds(self) -> int:
         """How many rounds were paid for, those counted that were asked twice."""
-        holders: dict[str, int] = {}
-        for what, holder in self._paid:
-            holders[holder] = holders.get(holder, 0) + (", round " in what)
-        return max(holders.values(), default=0)
+        return max(Counter(paid.holder for paid in self._paid if paid.round).values(), default=0)
 
     def approve(self, whole: Sequence[tuple[Charge, int]] = ()) -> None:
         """Refuse a whole run before its first round, if the budget does not allow all that is left of it.
@@ -61,7 +67,7 @@ class SitePayer:
         `whole` is what all runs of the agreement cost: asked for before the first of them.
         """
         if whole and not self._own.lines():
-            asked = [self._entry(charge, "", charge.holder, times) for charge, times in whole]
+            asked = [Entry.of(charge, charge.holder, self._run, When(), times) for charge, times in whole]
             self._check(asked)
             self._budget.check_all(self._ledger, asked)
             return
@@ -69,47 +75,36 @@ class SitePayer:
         turns = algorithm.schedule.participations(algorithm.rounds)
         entries: list[Entry] = []
         for charge in algorithm.charges():
-            times = turns if charge.holder == "client" else algorithm.rounds
+            times, paid = turns if charge.holder == "client" else algorithm.rounds, self._rounds(charge)
             for holder in self._holders(charge, np.arange(len(self._names))):
-                done = sum(
-                    who == holder and what.startswith(f"{charge.release.what}, round ")
-                    for what, who in self._paid
-                )
-                entries.append(self._entry(charge, "", holder, max(0, times - done)))
+                entries.append(Entry.of(charge, holder, self._run, When(), max(0, times - paid[holder])))
         for charge in [] if algorithm.opening is None else algorithm.opening.charges():
-            for holder in self._holders(charge, np.arange(len(self._names))):
-                if (charge.release.what, holder) not in self._paid:
-                    entries.append(self._entry(charge, "", holder))
+            entries += self._owed(charge, [When()], np.arange(len(self._names)))
         entries = [entry for entry in entries if entry.count]
         if entries:
             self._check(entries)
             self._budget.check_all(self._ledger, entries)
 
-    def had_their_turns(self, version: int, clients: np.ndarray, again: str = "") -> bool:
+    def had_their_turns(self, version: int, clients: np.ndarray, again: int = 0) -> bool:
         """Whether some of these clients were in as many versions as any may be, by this site's own books."""
         most = self._algorithm.schedule.participations(self._algorithm.rounds)
         for charge in self._algorithm.charges():
-            owed = self._owed(charge, [f"round {version + 1}{again}"], clients)
-            for holder in {entry.holder for entry in owed}:
-                label = f"{charge.release.what}, round "
-                if sum(who == holder and what.startswith(label) for what, who in self._paid) >= most:
-                    return True
+            owed, rounds = self._owed(charge, [When(version + 1, again)], clients), self._rounds(charge)
+            if any(rounds[entry.holder] >= most for entry in owed):
+                return True
         return False
 
-    def pay(self, job: Job, version: int, clients: np.ndarray, again: str = "") -> list[Entry]:
+    def pay(self, job: Job, version: int, clients: np.ndarray, again: int = 0) -> list[Entry]:
         """Make durable what an answer to this job costs `clients` (numbers within the site); the new lines.
 
-        `again` tells a repetition apart from the first time: it is one more release.
+        `again` is the session in which the server asks for it once more: that is one more release.
         """
         entries = []
         for charge in job.charges():
-            if job is not self._algorithm:
-                labels = [again]
-            elif charge.event != charge.release.event:
-                labels = [*self._missed(version), f"round {version + 1}{again}"]
-            else:
-                labels = [f"round {version + 1}{again}"]
-            entries += self._owed(charge, labels, clients)
+            training = job is self._algorithm
+            missed = self._missed(version) if training and charge.amplified else []
+            now = When(version + 1 if training else 0, again)
+            entries += self._owed(charge, [*missed, now], clients)
         self._spend(entries)
         if job is self._algorithm:
             self._caught_up = max(self._caught_up, version)
@@ -119,7 +114,7 @@ class SitePayer:
         """Pay for the rounds up to `version` that were sampled without asking here; they have happened."""
         entries: list[Entry] = []
         for charge in self._algorithm.charges():
-            if charge.event != charge.release.event:
+            if charge.amplified:
                 entries += self._owed(charge, self._missed(version), np.empty(0, dtype=np.int64))
         self._spend(entries)
         self._caught_up = max(self._caught_up, version)
@@ -132,15 +127,13 @@ class SitePayer:
         rounds, schedule = self._algorithm.rounds, self._algorithm.schedule
         entries: list[Entry] = []
         for charge in self._algorithm.charges():
-            label = f"{charge.release.what}, round "
-            own = [(what, holder) for what, holder in self._paid if what.startswith(label)]
-            paid = max(Counter(holder for _, holder in own).values(), default=0)
-            last = max([version, *(int(what.removeprefix(label).partition(",")[0]) for what, _ in own)])
+            paid = max(self._rounds(charge).values(), default=0)
+            last = max([version, *(one.round for one in self._paid if one.release == charge.release.what)])
             planned = schedule.participations(rounds) if charge.holder == "client" else rounds
             rest = min(rounds - last, planned - paid)
             if paid and rest > 0:
-                when = f"{rest} of {rounds} rounds planned and not run"
-                entries.append(self._entry(charge, when, charge.holder, rest))
+                when = When(note=f"{rest} of {rounds} rounds planned and not run")
+                entries.append(Entry.of(charge, charge.holder, self._run, when, rest))
         self._spend(entries)
 
     def _spend(self, entries: Sequence[Entry]) -> None:
@@ -150,8 +143,13 @@ class SitePayer:
             self._budget.spend_all(self._ledger, entries)
             self._note(entries)
 
-    def _missed(self, version: int) -> list[str]:
-        return [f"round {number}" for number in range(self._caught_up + 1, version + 1)]
+    def _missed(self, version: int) -> list[When]:
+        return [When(number) for number in range(self._caught_up + 1, version + 1)]
+
+    def _rounds(self, charge: Charge) -> Counter[str]:
+        """How many rounds of this kind each holder paid for."""
+        name = charge.release.what
+        return Counter(paid.holder for paid in self._paid if paid.round and paid.release == name)
 
     def _check(self, entries: Sequence[Entry]) -> None:
         if self._cap is not None:
@@ -159,33 +157,22 @@ class SitePayer:
 
     def _note(self, entries: Sequence[Entry]) -> None:
         self._own.append_all(entries)
-        self._paid |= {(entry.what, entry.holder) for entry in entries}
+        self._paid |= {_named(entry) for entry in entries}
 
-    def _owed(self, charge: Charge, labels: Sequence[str], clients: np.ndarray) -> list[Entry]:
-        entries = [
-            self._entry(charge, label, holder)
-            for label in labels
-            for holder in self._holders(charge, clients)
-        ]
-        return [entry for entry in entries if (entry.what, entry.holder) not in self._paid]
+    def _owed(self, charge: Charge, times: Sequence[When], clients: np.ndarray) -> list[Entry]:
+        holders = self._holders(charge, clients)
+        entries = [Entry.of(charge, holder, self._run, when) for when in times for holder in holders]
+        return [entry for entry in entries if _named(entry) not in self._paid]
 
     def _holders(self, charge: Charge, clients: np.ndarray) -> list[str]:
         if charge.holder == "client":
             return [f"client {self._names[client]}" for client in clients]
         return [charge.holder]
 
-    def _entry(self, charge: Charge, label: str, holder: str, times: int = 1) -> Entry:
-        spent = charge.release
-        what = f"{spent.what}, {label}" if label else spent.what
-        count, public = spent.count * times, charge.public
-        return Entry(charge.event, what, holder, spent.unit, spent.trust, count, self._run, public)
-
 
 def _belongs(run: str, agreement: str) -> bool:
     return bool(agreement) and run.startswith(f"{agreement}-")
 
 
-def _entry_of(line: Line) -> Entry:
-    return Entry(
-        event_from_json(line.event), line.what, line.holder, line.unit, line.trust, line.count, line.run
-    )
+def _named(paid: Entry | Line) -> _Paid:
+    return _Paid(paid.release, paid.round, paid.session, paid.holder)

@@ -133,7 +133,7 @@ class SiteRun:
         )
         if earlier is not None and earlier.order == order:
             return self._folder.result(earlier.name)
-        again = "" if earlier is None else self._again(work, earlier)
+        again = 0 if earlier is None else self._again(work, earlier)
         local = ids - self.begin.first
         if job is self.algorithm and work.version < self.standing.floor(local):
             raise Refusal(
@@ -153,13 +153,13 @@ class SiteRun:
             self._save(self.standing.without({earlier.name}))
         return self._labored(work, job, order, ids, state)
 
-    def _again(self, work: Work, earlier: Waiting) -> str:
-        """How a repetition is told apart; only a server that was started again may ask for one."""
+    def _again(self, work: Work, earlier: Waiting) -> int:
+        """The session by which a repetition is told apart; only a server that was started again may ask for one."""
         if work.session <= earlier.session:
             raise Refusal(
                 "stale", f"version {work.version} was answered already, to another question about it"
             )
-        return f", asked again in session {work.session}"
+        return work.session
 
     def _labored(self, work: Work, job: Job, order: str, ids: np.ndarray, state: ServerState) -> bytes:
         messages, senders = self._messages(job, ids, state)

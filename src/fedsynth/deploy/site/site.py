@@ -54,7 +54,7 @@ class Policy:
 
     budget: Budget
     recipes: tuple[str, ...]
-    transports: tuple[str, ...]
+    transports: tuple[str, ...] = ("clear",)
     minimum_cohort: int = 2
     without_privacy: bool = False
     inspect: bool = False

@@ -41,6 +41,7 @@ from fedsynth.data.clients import (
     image_clients_from,
     text_clients_from,
 )
+from fedsynth.data.configuration import Key, build, check, keys_of, read_file
 from fedsynth.data.conform import conform
 from fedsynth.data.image import read_images, read_owners
 from fedsynth.data.schema import Schema
@@ -57,32 +58,19 @@ from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.payer import Policy as Payer
 from fedsynth.synthesis.payer import check_payer, ledger_of
-from fedsynth.synthesis.request import read_toml
 from fedsynth.transport.he_scheme import Keys
 from fedsynth.transport.keys import IDENTITIES, IDENTITY, SECRET, load_identities, load_identity, load_keys
 from fedsynth.transport.registry import TRANSPORTS
 
-_KEYS: dict[str, dict[str, tuple[type, ...]]] = {
-    "data": dict.fromkeys(("file", "schema", "client_column", "label", "text_column"), (str,)),
-    "budget": {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "adjacency": (str,)},
-    "policy": {
-        "recipes": (list,),
-        "transports": (list,),
-        "minimum_cohort": (int,),
-        "without_privacy": (bool,),
-        "inspect": (bool,),
-        "entry_points": (list,),
-    },
-    "state": {"folder": (str,)},
-    "keys": {"folder": (str,)},
-    "compute": {"device": (str,)},
-    "test": {"seed": (int,)},
-}
-_NEEDED = {
-    "data": ("file", "schema"),
-    "budget": ("epsilon", "delta"),
-    "policy": ("recipes",),
-    "state": ("folder",),
+_DATA = {"file": Key(str, True), "schema": Key(str, True)}
+_KEYS = {
+    "data": Key(_DATA | dict.fromkeys(("client_column", "label", "text_column"), Key(str)), True),
+    "budget": Key({name: key for name, key in keys_of(Budget).items() if name != "accountant"}, True),
+    "policy": Key({name: key for name, key in keys_of(Policy).items() if name != "budget"}, True),
+    "state": Key({"folder": Key(str, True)}, True),
+    "keys": Key({"folder": Key(str)}),
+    "compute": Key({"device": Key(str)}),
+    "test": Key({"seed": Key(int)}),
 }
 
 
@@ -99,10 +87,8 @@ class SiteFile:
     def load(cls, path: Path | str) -> SiteFile:
         """Read site.toml; every mistake in it is reported at once."""
         path = Path(path).resolve()
-        keys = read_toml(path)
-        problems = [*_unknown(keys), *_missing(keys)]
-        if problems:
-            raise BadInput(f"{path}: " + "; ".join(problems))
+        keys = read_file(path)
+        check(keys, _KEYS, path)
         place = path.parent / keys["data"]["schema"]
         schema = Schema.load(place)
         ledger_of(schema, place)  # refused if rows paid for it and nobody knows how much
@@ -189,58 +175,16 @@ class SiteFile:
         return seals
 
 
-def _unknown(keys: Mapping[str, Any]) -> list[str]:
-    problems = []
-    for table, given in keys.items():
-        if table not in _KEYS:
-            problems.append(f"[{table}]: no such table; {nearest(table, _KEYS)}")
-        elif not isinstance(given, dict):
-            problems.append(f"{table}={given!r}: expected a table [{table}]")
-        else:
-            for name, value in given.items():
-                if name not in _KEYS[table]:
-                    problems.append(f"[{table}] {name}: no such key; {nearest(name, _KEYS[table])}")
-                elif not _fits(value, _KEYS[table][name]):
-                    kinds = " or ".join(kind.__name__ for kind in _KEYS[table][name])
-                    problems.append(f"[{table}] {name}={value!r}: expected {kinds}")
-    return problems
-
-
-def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
-    if isinstance(value, list):
-        return list in kinds and all(isinstance(each, str) for each in value)
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-
-
-def _missing(keys: Mapping[str, Any]) -> list[str]:
-    return [
-        f"[{table}] {name}: missing"
-        for table, names in _NEEDED.items()
-        for name in names
-        if not isinstance(keys.get(table), dict) or name not in keys[table]
-    ]
-
-
 def _policy(path: Path, keys: Mapping[str, Mapping[str, Any]]) -> Policy:
-    given = keys["policy"]
     try:
-        for name in given["recipes"]:
+        policy = build(Policy, keys["policy"], budget=build(Budget, keys["budget"]))
+        for name in policy.recipes:
             recipe_named(name)
-        transports = given.get("transports", ["clear"])
-        for name in transports:
+        for name in policy.transports:
             if name not in TRANSPORTS:
                 raise BadInput(f"[policy] transports: {name!r} is unknown; {nearest(name, TRANSPORTS)}")
-        if given.get("minimum_cohort", 2) < 1:
-            raise BadInput(f"[policy] minimum_cohort={given['minimum_cohort']}: expected at least 1")
-        budget = Budget(**{"unit": "client", **keys["budget"]})
+        if policy.minimum_cohort < 1:
+            raise BadInput(f"[policy] minimum_cohort={policy.minimum_cohort}: expected at least 1")
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
-    return Policy(
-        budget,
-        tuple(given["recipes"]),
-        tuple(transports),
-        given.get("minimum_cohort", 2),
-        given.get("without_privacy", False),
-        given.get("inspect", False),
-        tuple(given.get("entry_points", ())),
-    )
+    return policy

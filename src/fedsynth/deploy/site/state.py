@@ -6,7 +6,6 @@ replaced in one step and is the only file that says what is valid; the others ar
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedsynth.data.atomic import write_file
 from fedsynth.deploy.link.codec import Envelope, decode, encode
 from fedsynth.errors import BadInput
 from fedsynth.simulator.store import ClientStore
@@ -96,7 +96,7 @@ class RunFolder:
     def create(self, begin: bytes, standing: SiteProgress) -> None:
         """Write the plan down, or the plan of a later start of the server."""
         self._results.mkdir(parents=True, exist_ok=True)
-        durable(self._begin, begin)
+        write_file(self._begin, begin)
         self.save(standing)
 
     def begin(self) -> bytes:
@@ -117,7 +117,6 @@ class RunFolder:
 
     def save(self, standing: SiteProgress) -> None:
         """Make this the valid standing, with the store as it is now."""
-        self.store.sync()
         tensors: dict[str, Tensor] = {**self.store.index(), **self.store.waiting()}
         tensors["floors"] = torch.from_numpy(standing.floors)
         tensors |= {f"clients/{one.name}": torch.from_numpy(one.clients) for one in standing.waiting}
@@ -131,7 +130,7 @@ class RunFolder:
             "over": standing.over,
             "waiting": written,
         }
-        durable(self._standing, encode(Envelope("standing", fields, tensors)))
+        write_file(self._standing, encode(Envelope("standing", fields, tensors)))
         kept = {f"{one.name}.bin" for one in standing.waiting}
         for file in self._results.iterdir():
             if file.name not in kept:
@@ -139,7 +138,7 @@ class RunFolder:
 
     def keep(self, name: str, result: bytes) -> None:
         """Write a result down before the standing names it."""
-        durable(self._results / f"{name}.bin", result)
+        write_file(self._results / f"{name}.bin", result)
 
     def result(self, name: str) -> bytes:
         """A result that waits."""
@@ -158,21 +157,6 @@ class RunFolder:
         if self._store is not None:
             self._store.close()
             self._store = None
-
-
-def durable(path: Path, data: bytes) -> None:
-    """Replace a file whole, so that it survives a power cut once this returns."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def run_path(state: Path, run: str) -> Path:

@@ -99,9 +99,9 @@ def _problems(values: Mapping[str, Any], known: Keys, table: str) -> list[str]:
 
 
 def _table(key: Key) -> Keys | None:
-    return (
-        keys_of(key.kind) if is_dataclass(key.kind) else key.kind if isinstance(key.kind, Mapping) else None
-    )
+    if isinstance(key.kind, type) and is_dataclass(key.kind):
+        return keys_of(key.kind)
+    return key.kind if isinstance(key.kind, Mapping) else None
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from fedsynth.deploy.link.channel import Handle
+from fedsynth.research.queue_channel import Handle
 
 
 class Crash(BaseException):

@@ -27,7 +27,12 @@ _HELD = 0.3  # share of the synthetic rows that candidates are tested on
 
 
 def _boosting(rate: float, leaves: int) -> Classifier:
-    settings = {"learning_rate": rate, "max_leaf_nodes": leaves, "max_iter": 60, "early_stopping": False}
+    settings: dict[str, Any] = {
+        "learning_rate": rate,
+        "max_leaf_nodes": leaves,
+        "max_iter": 60,
+        "early_stopping": False,
+    }
     return plain(as_codes, "ensemble:HistGradientBoostingClassifier", **settings)
 
 

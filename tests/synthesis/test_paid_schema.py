@@ -67,7 +67,7 @@ def test_a_run_on_a_paid_schema_pays_for_it_too(rows, tmp_path):
     path = tmp_path / "schema.json"
     schema = paid(rows, Ledger(beside(path)), epsilon=1.0)
     schema.save(path)
-    request = Request(schema=str(path), epsilon=4, delta=1e-5, rounds=2, arguments=ROWS)
+    request = Request(schema=str(path), epsilon=4, delta=1e-5, rounds=2, recipe="dpd_fvae", arguments=ROWS)
     made = Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
     assert made.privacy.epsilon <= 4
     assert {"types of columns", "bounds and categories of columns", "class balance"} <= {

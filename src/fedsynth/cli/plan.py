@@ -14,6 +14,7 @@ from fedsynth.cli import flags
 from fedsynth.cli.flags import option
 from fedsynth.cli.output import show
 from fedsynth.errors import BadInput
+from fedsynth.synthesis.request import AUTO
 
 if TYPE_CHECKING:
     from fedsynth.privacy.planning import PlanRow, Population
@@ -27,7 +28,7 @@ def plan(
     records: Annotated[int, option("How many records they hold together; a public guess will do.")],
     epsilon: Annotated[float, option("Privacy budget.")],
     delta: flags.Delta,
-    recipe: Annotated[str | None, option("Only this recipe.")] = None,
+    recipe: Annotated[str | None, option("Only this recipe; auto: the one that a run would take.")] = None,
     project: Annotated[str | None, option("Other numbers of clients: 10000,1000000.")] = None,
     plot: Annotated[
         Path | None, option("Write epsilon against clients, rounds, noise (.png, .html).")
@@ -36,12 +37,13 @@ def plan(
 ) -> None:
     """Noise, rounds and cohort for every recipe, unit and kind of trust, side by side. Reads no data.
 
-    Example: fedsynth plan --schema schema.json --clients 500 --records 60000 --epsilon 8 --delta 1e-5 --project 50000
+    Example: fedsynth plan --schema schema.json --clients 500 --records 60000 --epsilon 1 --delta 1e-5 --project 50000
     """
     from fedsynth.assess.report.plan_plot import check_name, panels_of, save_plot
     from fedsynth.cli.progress import StepProgress
     from fedsynth.data.schema import Schema
     from fedsynth.privacy.planning import Population, plan_rows, projected_rows
+    from fedsynth.recipes.choice import choose
     from fedsynth.recipes.planned import NOISE, planned_run, settings_of
     from fedsynth.recipes.registry import all_recipes, recipe_named
 
@@ -52,8 +54,10 @@ def plan(
             f"--epsilon {epsilon:g}: above {MOST_EPSILON:g} nothing is promised; plan with a smaller one"
         )
     people = Population(clients, records, epsilon, delta)
-    chosen = [recipe_named(recipe)] if recipe else list(all_recipes().values())
     public = Schema.load(schema)
+    choice = choose(public)
+    recipe = choice.recipe.name if recipe == AUTO else recipe
+    chosen = [recipe_named(recipe)] if recipe else list(all_recipes().values())
     tasks = {one.name: replace(one.task(public, clients), records=records) for one in chosen}
     runs = {}
     with StepProgress(quiet=len(chosen) == 1) as progress:  # all of them take half a minute
@@ -73,13 +77,20 @@ def plan(
         typer.echo(f"Wrote {plot}", err=True)
     result = {
         **asdict(people),
+        "auto": {
+            "recipe": choice.recipe.name,
+            "unit": choice.unit,
+            "trust": choice.trust,
+            "reason": choice.reason,
+        },
         "rows": [_finite(row) for row in rows],
         "projections": [_finite(row) for row in projected],
         "as_it_would_run": list(runs.values()),
         "local": {**local, "legacy": asdict(local["legacy"])},
     }
     shown = rows if recipe else [row for row in rows if row.offered]
-    show(as_json, result, "\n".join(_lines(people, shown, projected, runs.values(), local)))
+    lines = [f"auto would take {choice}.", *_lines(people, shown, projected, runs.values(), local)]
+    show(as_json, result, "\n".join(lines))
 
 
 def _numbers(text: str | None, clients: int) -> list[int]:

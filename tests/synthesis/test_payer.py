@@ -78,7 +78,7 @@ def test_a_second_run_that_fits_goes_on(schema, frame, policy, tmp_path):
 
 
 def test_a_policy_that_does_not_exist_is_refused(schema, frame, tmp_path):
-    with pytest.raises(BadInput, match=r"none\.toml does not exist"):
+    with pytest.raises(BadInput, match=r"none\.toml: no such file"):
         run(schema, frame, tmp_path / "none.toml", tmp_path / "one")
 
 

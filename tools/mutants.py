@@ -200,14 +200,14 @@ def run(place: Path, file: str, workers: int, names: list[str]) -> dict[str, str
 
 def judged(file: str, tests: list[str], workers: int, sample: int) -> dict[str, Any]:
     """Run the mutants of one file, or a sample of them."""
-    place = workspace(file, tests)
+    place, source = workspace(file, tests), fingerprint(file)
     names, mutants = drawn(place, file, sample)
     result = run(place, file, workers, names)
     counts = {kind: list(result.values()).count(kind) for kind in ("killed", "slow", "open")}
     alive = [name for name, verdict in result.items() if verdict in ("survived", "untested")]
     survived = [{**mutant, "verdict": result[mutant["name"]]} for mutant in changes(place, alive)]
     return {
-        "source": fingerprint(file),
+        "source": source,
         "mutants": mutants,
         "drawn": len(result),
         **counts,

@@ -6,7 +6,8 @@ import torch
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
 from fedsynth.errors import BudgetExhausted, Incompatible
-from fedsynth.federation.algorithm import Home
+from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.federation.fedbuff import FedBuff
 from fedsynth.federation.loop import gather, learn_balance, run
 from fedsynth.federation.schedule import Clock, PoissonCohort
 from fedsynth.privacy.central import CentralGaussian
@@ -179,3 +180,57 @@ def test_a_transport_that_cannot_carry_the_message_is_refused(build):
     algorithm = build("fvae")
     with pytest.raises(Incompatible, match="carries"):
         replace(algorithm, transport=replace(algorithm.transport, carries=("ring",)))
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_a_run_that_diverges_pays_for_its_whole_plan(build, ten, monkeypatch, buffered):
+    step = Algorithm.server_round
+
+    def broken(self, state, total, rng, weight=1.0):
+        after, loss = step(self, state, total, rng, weight)
+        if after.version == 2:
+            after.parts["decoder"][0] = float("nan")
+        return after, loss
+
+    monkeypatch.setattr(Algorithm, "server_round", broken)
+    algorithm = build("fvae_record", rounds=5)
+    if buffered:
+        algorithm = replace(algorithm, schedule=FedBuff(10, 6, 3))
+    bills, told, rng = [], [], Rng(1)
+    link, start = InProcess(ten["table"], rng), algorithm.init(rng.at("init"))
+    state = run(algorithm, link, start, rng, lambda *bill: bills.append(bill), free, 5, tell=told.append)
+    assert state.version == 1 and told[0].startswith("round 2: decoder has diverged") and len(bills) == 3
+    when, charges, ids = bills[-1]
+    assert (
+        when.note.startswith("rounds 3 to 5, planned and not run") and len(ids) == 0 and ids.dtype == np.int64
+    )
+    planned = algorithm.charges()
+    uses = np.bincount(np.concatenate([bill[2] for bill in bills[:2]]).astype(int)).max()
+    left = 5 - uses if buffered else 3
+    assert [charge.event for charge in charges] == [charge.event for charge in planned]
+    assert [charge.release.count for charge in charges] == [left * charge.release.count for charge in planned]
+
+
+def test_a_query_is_paid_for_once_by_all_who_were_asked(build, ten):
+    algorithm, bills = build("dpd_fvae"), []
+    answers = []
+    for seed in (1, 1, 2):
+        rng = Rng(seed)
+        link, start = InProcess(ten["table"], rng), algorithm.init(rng.at("init"))
+        state = learn_balance(algorithm, link, start, rng, lambda *bill: bills.append(bill))
+        answers.append(state.balance)
+        assert learn_balance(algorithm, link, state, rng, free) is state  # what is known is not asked again
+    assert len(bills) == 3 and bills[0][:2] == (When(), algorithm.opening.charges())
+    assert sorted(bills[0][2]) == list(range(10))
+    assert torch.equal(answers[0], answers[1]) and not torch.equal(answers[0], answers[2])
+    assert float(answers[0].sum()) == pytest.approx(1.0)
+
+
+def test_a_round_is_told_with_its_numbers(build, ten):
+    rounds = []
+    trained(build("fvae", rate=1.0, rounds=2), ten["table"], seen=lambda _, done: rounds.append(done))
+    assert [(one.version, one.clients, one.dropped, one.simulated_s) for one in rounds] == [
+        (1, 10, 0, None),
+        (2, 10, 0, None),
+    ]
+    assert all(one.seconds > 0 and one.bytes_up > 0 and one.bytes_down > 0 for one in rounds)

@@ -295,3 +295,9 @@ def test_warnings_of_the_library_are_kept_back_and_the_log_is_left_as_it_was():
         assert logger.level == logging.INFO
     finally:
         logger.setLevel(before)
+
+
+def test_steps_cost_what_their_event_does_by_each_accountant():
+    assert answer_steps(steps(SAMPLED), 1e-5) == answer(SAMPLED, 1e-5)
+    legacy = answer(repeat(SAMPLED, 30), 1e-5, accountant="rdp-legacy").epsilon
+    assert legacy == epsilon_rdp(steps(repeat(SAMPLED, 30)), 1e-5, legacy=True)

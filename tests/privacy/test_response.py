@@ -155,6 +155,7 @@ def test_the_ledger_reads_what_was_released():
 def test_a_view_needs_a_code_for_each_column():
     wire = Views(SIZES, (2,), 1, 2.0).wire(3)
     assert (wire.sizes, wire.columns, wire.epsilon) == (SIZES, 2, 2.0)
+    assert wire.zero().dtype == torch.float64
     assert wire.dim == len(wire.zero()) == 7**2 + 2 * 3**2 and wire.starts.tolist() == [0, 2, 5, 7]
     with pytest.raises(BadInput, match="one code for each of 3 columns"):
         Views(SIZES, (2,), 1, 2.0).wire(4)
@@ -234,3 +235,37 @@ def test_the_coin_is_exact_far_beyond_the_share_of_epsilon_that_is_kept_back():
     with localcontext(prec=90):
         random = Fraction(6 / (5 + (Decimal(2) * (1 - Decimal(2) ** -40)).exp()))
     assert abs(Fraction(_coin(6, 2.0).cumulative[0], ONE) - random) < Fraction(1, 2**120)
+
+
+def test_a_few_answers_are_worth_what_they_are():
+    for clients in (1, 2):
+        views, messages = told((1, 2, 0), math.inf, clients, drawn=2)
+        wire = views.wire(3)
+        total = wire.add(wire.zero(), messages, torch.ones(clients))
+        assert (wire.pairs(total)[2][:2, 2:5] > 0).all() == (
+            clients > 1
+        )  # one answer alone is no distribution
+    views, messages = told((1, 2, 0), 1.0, 1, drawn=2)
+    wire = views.wire(3)
+    total = wire.add(wire.zero(), messages, torch.ones(1))
+    assert wire.honest(total)[0, 1] == pytest.approx(honesty(1.0, 12))
+
+
+def test_precision_is_the_inverse_variance_of_randomized_response():
+    draw = np.random.default_rng(0)
+    rows = np.stack(
+        [draw.random(30_000) < 0.1, draw.choice(3, 30_000, p=(0.7, 0.2, 0.1)), np.zeros(30_000)], 1
+    )
+    views = Views(SIZES, always=(), drawn=2, epsilon=1.5)
+    wire = views.wire(3)
+    messages = views.privatize(torch.from_numpy(rows).float(), {}, Rng(1), np.arange(30_000))
+    total = wire.add(wire.zero(), messages, torch.ones(30_000))
+    own, _, precision = wire.pairs(total)
+    share, worth = wire.honest(total)[0, 1], wire.answered(total)[0, 1]
+    assert np.allclose(own[2:5], wire.joint(total, 1, 1) / wire.joint(total, 1, 1).sum(), atol=1e-5)
+    reported = share * np.outer(own[:2], own[2:5]) + (1 - share) / 6
+    assert np.allclose(precision[:2, 2:5], worth / (reported * (1 - reported)), rtol=1e-4)
+
+
+def test_without_other_columns_nothing_is_drawn():
+    assert best_view([2], [0], 1.0) == 0

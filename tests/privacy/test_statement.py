@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.account import EpsilonDeltaDpEvent, epsilon
+from fedsynth.privacy.account import EpsilonDeltaDpEvent, epsilon, repeat
 from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.privacy.statement import Statement, disagreement, statement
 from fedsynth.privacy.wording import belief, shown
@@ -322,10 +322,31 @@ def test_an_open_release_has_no_epsilon_of_its_own_and_the_unit_is_that_of_the_f
 
 def test_counts_of_a_release_add_up_whatever_its_number():
     ledger = Ledger(None)
-    for what, count in (("noisy sum, round 1", 2), ("noisy sum, round 12", 3), ("noisy sum #3", 1), ("7", 1)):
-        ledger.append(GaussianDpEvent(9.0), what=what, count=count)
+    kinds = (("noisy sum", 2, 1), ("noisy sum", 3, 12), ("noisy sum", 1, 0), ("7", 1, 0))
+    ledger.append_all([Entry(GaussianDpEvent(9.0), what, count=n, round=number) for what, n, number in kinds])
     listed = [(release["what"], release["count"]) for release in statement(ledger, delta=1e-5).releases]
     assert listed == [("noisy sum", 6), ("7", 1)]
+    alone = statement(ledger, delta=1e-5).releases[0]["epsilon_alone"]
+    assert alone == pytest.approx(epsilon(repeat(GaussianDpEvent(9.0), 6), 1e-5), rel=1e-9)
+
+
+def test_a_message_of_ones_own_costs_alone_what_it_costs_in_all():
+    local = Ledger(None)
+    local.append(GaussianDpEvent(3.0), what="message", holder="a", trust="local")
+    made = statement(local, delta=1e-5)
+    assert made.releases[0]["epsilon_alone"] == pytest.approx(made.epsilon)
+
+
+def test_the_accountant_is_the_one_that_answered(ledger):
+    assert statement(ledger, delta=1e-12, sampling="poisson").accountant == "rdp"
+
+
+def test_caveats_have_the_numbers_that_they_are_about(ledger):
+    caveat = statement(ledger, delta=3e-6, sampling="poisson", units=333_334).caveats[0]
+    assert "333334" in caveat.replace(",", "")
+    leaky = Ledger(None)
+    leaky.append(NonPrivateDpEvent(), what="raw counts")
+    assert "inf" not in " ".join(statement(leaky, delta=1e-5, seeded=True).caveats)
 
 
 def test_unknown_keys_in_a_file_are_named(made, tmp_path):

@@ -12,10 +12,10 @@ from fedsynth.transport.primitives import KEY, KeyPair
 
 
 def test_every_stage_asks_those_who_answered_the_one_before():
-    cohort = Cohort(6, 3)
-    assert cohort.server.requests() == dict.fromkeys(range(6), b"")
-    drops = {"advertise": [5], "share": [4], "mask": [3]}
-    for stage, left in (("share", 5), ("mask", 4), ("confirm", 3), ("reveal", 3)):
+    cohort = Cohort(7, 4)
+    assert cohort.server.requests() == dict.fromkeys(range(7), b"")
+    drops = {"advertise": [6], "share": [5], "mask": [4]}
+    for stage, left in (("share", 6), ("mask", 5), ("confirm", 4), ("reveal", 4)):
         cohort.run_until(stage, drops)
         assert list(cohort.server.requests()) == list(range(left))
 

@@ -30,6 +30,7 @@ def test_the_opened_sum_is_the_sum_in_the_ring(arrived):
     messages = torch.randint(0, 2**20, (arrived, 50), dtype=torch.int32)
     for _ in range(3):  # the same parties, other rounds
         opened = summed(transport, RING, messages)
+        assert opened.dtype == torch.int64
         assert torch.equal(opened, RING.add(RING.zero(), messages, torch.ones(arrived)))
 
 

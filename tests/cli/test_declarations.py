@@ -17,7 +17,7 @@ HEAVY = ["torch", "numpy", "pandas", "scipy", "sklearn", "dp_accounting", "nvfla
 PRINTED = (
     "import json, sys; print(json.dumps([name for name in json.loads(sys.argv[1]) if name in sys.modules]))"
 )
-NO_FLAG = {"split_seed", "arguments"}  # drawn by the run itself; --set
+NO_FLAG = {"split_seed", "arguments", "chosen"}  # drawn by the run itself; --set
 OTHER_NAME = {"private": "no_privacy"}
 
 

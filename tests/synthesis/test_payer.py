@@ -30,15 +30,8 @@ def policy(tmp_path):
 
 def run(schema, frame, policy, out, epsilon=8, path=None, **more):
     known = None if path is None else str(path)
-    request = Request(
-        epsilon=epsilon,
-        delta=1e-3,
-        rounds=2,
-        schema=known,
-        budget=policy and str(policy),
-        arguments=ROWS,
-        **more,
-    )
+    settings = {"recipe": "dpd_fvae", "epsilon": epsilon, "delta": 1e-3, "rounds": 2, **more}
+    request = Request(schema=known, budget=policy and str(policy), arguments=ROWS, **settings)
     return Synthesizer.of(request, schema).fit(clients_from(frame, client_column="owner"), folder=out)
 
 

@@ -28,7 +28,7 @@ def test_a_request_comes_back_from_its_toml():
         ({**GOOD, "private": "yes"}, "expected true or false"),
         ({**GOOD, "rows": 0}, "rows=0"),
         ({**GOOD, "recipe": None}, "recipe=None"),
-        ({"epsilon": 8.0}, "--delta"),
+        ({"delta": 1e-5}, "--epsilon"),
         ({"private": False, "epsilon": 8.0}, "--no-privacy"),
         ({"private": False, "noise_multiplier": 1.0}, "--no-privacy"),
     ],

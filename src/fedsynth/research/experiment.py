@@ -108,7 +108,9 @@ class Experiment:
         keys = read_file(path)
         known = {name: key for name, key in keys_of(cls).items() if name not in ("row", "request")}
         check(keys, {**known, "run": Key(Mapping[str, Any], needed=True)}, path)
-        return build(cls, keys, row=path.stem, request=Request.from_toml(keys.pop("run")))
+        return build(
+            cls, keys, row=path.stem, request=Request.from_toml({"recipe": "dpd_fvae", **keys.pop("run")})
+        )
 
     def changed(self, arguments: Mapping[str, Any], device: str | None, runs: int | None) -> Experiment:
         """The experiment with what the command line gives: for a smoke test, or another device."""

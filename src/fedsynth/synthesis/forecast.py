@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import with_opening_answer
 from fedsynth.rng import Rng
@@ -48,14 +48,20 @@ class Forecast:
         )
 
 
-def forecast(prepared: Prepared, rng: Rng) -> Forecast:
-    """Let the first few clients of a cohort work once on a throwaway copy of the start, and multiply."""
+def forecast(prepared: Prepared, rng: Rng) -> Forecast | None:
+    """Let the first few clients of a cohort work once on a throwaway copy of the start, and multiply.
+
+    None where the recipe makes nothing of a made-up answer to its opening question.
+    """
     algorithm, clients = prepared.algorithm, prepared.clients
     assert clients is not None
     state = algorithm.init(rng.at("rehearsal"))
     if algorithm.opening is not None:
-        nothing = torch.zeros(algorithm.opening.wire.dim)
-        state = with_opening_answer(algorithm, state, nothing, rng.at("rehearsal"))
+        answer = torch.full((algorithm.opening.wire.dim,), float(len(clients)))
+        try:
+            state = with_opening_answer(algorithm, state, answer, rng.at("rehearsal"))
+        except FedsynthError:
+            return None
     cohort = algorithm.schedule.expected
     link = InProcess(clients, rng.at("rehearsal"), device=prepared.request.device)
     ids = np.arange(min(len(clients), max(1, round(cohort))))

@@ -140,6 +140,8 @@ class Synthesizer:
         self, prepared: Prepared, place: Folder, rng: Rng, note: Callable[[str], None] | None
     ) -> None:
         expected = forecast(prepared, rng)
+        if expected is None:
+            return
         if "cost" not in self.request.accept:
             expected.refuse_absurd(place.path, self.request.recipe)
         if note:

@@ -29,7 +29,7 @@ class Split:
 
 
 def parse_split(text: str) -> Split:
-    """Read `uniform`, `label`, `kmeans`, `dirichlet:ALPHA` or `geometric:A`.
+    """Read `uniform`, `rows`, `label`, `kmeans`, `dirichlet:ALPHA` or `geometric:A`.
 
     >>> parse_split("dirichlet:0.5")
     Split(kind='dirichlet', parameter=0.5)
@@ -64,10 +64,11 @@ def split(
 ) -> np.ndarray:
     """The owner of each row, int64 [rows] in 0..count-1; clients may get unequal numbers of rows, or none.
 
-    `uniform` deals shuffled rows in turn. `dirichlet:ALPHA` draws each label's shares over the clients (small
-    ALPHA: a label sits with few). `label`: a client holds rows of one label only. `kmeans`: a client is a
-    cluster of the features. `geometric:A`: client k gets a row with probability p(1-p)^(k-1), where
-    p = 1-(1-A)^(1/N) (FedVAE thesis, 4.4.1); the share 1-A that falls beyond the last client is drawn again.
+    `rows`: each row is a client of its own. `uniform` deals shuffled rows in turn. `dirichlet:ALPHA` draws each
+    label's shares over the clients (small ALPHA: a label sits with few). `label`: a client holds rows of one label
+    only. `kmeans`: a client is a cluster of the features. `geometric:A`: client k gets a row with probability
+    p(1-p)^(k-1), where p = 1-(1-A)^(1/N) (FedVAE thesis, 4.4.1); the share 1-A that falls beyond the last client
+    is drawn again.
     """
     chosen = parse_split(kind)
     if count < 1:
@@ -167,6 +168,7 @@ def _geometric(task: _Task) -> np.ndarray:
 
 
 _KINDS: dict[str, Callable[[_Task], np.ndarray]] = {
+    "rows": lambda task: np.arange(task.rows),
     "uniform": _uniform,
     "dirichlet": _dirichlet,
     "label": _label,

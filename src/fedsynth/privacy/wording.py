@@ -110,7 +110,12 @@ def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
     []
     """
     found = []
-    if unit == "client":
+    if unit == "client" and split == "rows":
+        found.append(
+            "No column says whose a row is, so each row was taken as one participant's. Somebody with several rows is "
+            "protected for each of them, not for all together."
+        )
+    elif unit == "client":
         found.append(
             f"The participants are simulated: rows without owners were dealt out to them ({split}). What is protected "
             "is the share of one of them, not all that there is about one person, whose rows may lie in many shares."

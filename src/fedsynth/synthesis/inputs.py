@@ -65,6 +65,8 @@ def read_clients(request: Request, schema: Schema) -> RawClients:
     frame = read_table(request.data, schema)
     if column is None and schema.client in frame.columns:
         frame = frame.drop(columns=schema.client)
+    if column is None and request.clients is None:  # nothing says whose a row is: each is somebody's
+        return clients_from(frame, clients=len(frame), split="rows")
     return clients_from(
         frame, client_column=column, clients=request.clients, split=request.split, label=schema.label, rng=rng
     )

@@ -19,7 +19,7 @@ from fedsynth.privacy.statement import Statement
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.forecast import forecast
+from fedsynth.synthesis.forecast import Forecast, forecast
 from fedsynth.synthesis.generator import Generator, Images
 from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
@@ -124,8 +124,7 @@ class Synthesizer:
             check_payer(self.schema, clients.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, payer, earlier)
         self.request = replace(self.request, arguments=prepared.values)
-        if place:
-            self._forecast(prepared, place, rng, note)
+        expected = self._forecast(prepared, place, rng) if place else None
         with nullcontext() if place is None else place.owned(begun=False):
             if place:
                 paid, self._ledger = self._ledger, Ledger(place.ledger)
@@ -133,19 +132,16 @@ class Synthesizer:
                 place.create(self.request.to_toml(), self.schema)
                 place.same_data(encoded.fingerprint())
                 payer = self._payer(place)
+            if note and expected:
+                note(f"this run will take {expected}")
             training = Training(prepared, place, payer, rng, watch, self._chunk)
             return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
 
-    def _forecast(
-        self, prepared: Prepared, place: Folder, rng: Rng, note: Callable[[str], None] | None
-    ) -> None:
+    def _forecast(self, prepared: Prepared, place: Folder, rng: Rng) -> Forecast | None:
         expected = forecast(prepared, rng)
-        if expected is None:
-            return
-        if "cost" not in self.request.accept:
+        if expected and "cost" not in self.request.accept:
             expected.refuse_absurd(place.path, self.request.recipe)
-        if note:
-            note(f"this run will take {expected}")
+        return expected
 
     def _refuse_second_fit(self) -> None:
         releases = len(self._ledger.releases())

@@ -58,7 +58,7 @@ def site_file(tmp_path, monkeypatch):
 
 def invitation():
     call = call_of(sent_by_a_coordinator(), QueueChannel({}), lambda *_: None)
-    first = Plan(call.name, call.asked.selections, 1.0, call.source, call.first_question)
+    first = Plan(call.name, call.inspection.selections, 1.0, call.source, call.first_question)
     return write(Invite(first.run, call.terms(first, 0, {})))
 
 

@@ -169,7 +169,7 @@ def test_unlabelled_rows_make_a_model_without_labels():
     blank = RawClients(raw.owner, raw.count, (), images=raw.images, labels=np.full(raw.rows, ""))
     findings = inspect(asked({"criterion": "unlabelled", "by": "example"}, None, model=None, models=0), blank)
     assert findings.models["bad"].sample.labels is None
-    assert findings.schema.classes == () and findings.asked.classes == ("left", "right")
+    assert findings.schema.classes == () and findings.labelled.classes == ("left", "right")
 
 
 def test_a_class_that_no_selected_row_has_stops_nothing():

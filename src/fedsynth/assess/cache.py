@@ -59,16 +59,16 @@ class Cache:
         return cls(place, fingerprint(VERSION, *parts))
 
     def run(self, step: Step) -> Found:
-        """What the step found before, or finds now; failures are tried again."""
+        """Return the step's kept result, or compute it now; failures are tried again."""
         file = self.folder / f"{fingerprint(self.key, step.title)}.json"
         known = _read(file, step.promises)
         if known is not None:
             return known
-        found = step.run()
-        if "failed" not in found.details:
-            written = {"scores": [score.to_dict() for score in found.scores], "details": found.details}
+        result = step.run()
+        if "failed" not in result.details:
+            written = {"scores": [score.to_dict() for score in result.scores], "details": result.details}
             write_file(file, json.dumps(written, allow_nan=False))
-        return found
+        return result
 
 
 def _read(file: Path, promises: Sequence[str]) -> Found | None:

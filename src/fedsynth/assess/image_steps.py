@@ -87,15 +87,15 @@ class _Work:
     def encoded(self) -> dict[str, Labelled]:
         """Each set as bytes and classes; without test images, a fifth of the real ones is held out."""
         encoding = ImageEncoding(self._schema)
-        found: dict[str, Labelled] = {}
+        encoded: dict[str, Labelled] = {}
         for what, (images, labels) in self._given.items():
             if not len(images):
                 raise BadInput(f"there are no {what} images; expected at least one")
             try:
-                found[what] = encoding.encode(images, labels)
+                encoded[what] = encoding.encode(images, labels)
             except BadInput as error:
                 raise BadInput(f"{what} {error}") from None
-        return found
+        return encoded
 
     @cached_property
     def split(self) -> tuple[Labelled, Labelled, str]:
@@ -104,10 +104,10 @@ class _Work:
         if "test" in self.encoded:
             return (images, classes), self.encoded["test"], "test images"
         order = torch.randperm(len(images), generator=Rng(self._seed).at("held out").torch_generator())
-        held = max(1, len(images) // 5)
-        tested, kept = order[:held], order[held:]
-        told = "a fifth of the real images, which the generator may have seen"
-        return (images[kept], classes[kept]), (images[tested], classes[tested]), told
+        count = max(1, len(images) // 5)
+        tested, kept = order[:count], order[count:]
+        source = "a fifth of the real images, which the generator may have seen"
+        return (images[kept], classes[kept]), (images[tested], classes[tested]), source
 
     @cached_property
     def network(self) -> FeatureNetwork:
@@ -157,12 +157,12 @@ class _Work:
     def manifold(self) -> Found:
         real, synthetic, setting = self.features
         rows = MANIFOLD_ROWS[self._deep]
-        found = precision_and_recall(real.values[:rows], synthetic.values[:rows])
+        values = precision_and_recall(real.values[:rows], synthetic.values[:rows])
         detail = {"setting": {**setting, "rows": rows}, "network": self.network.name, "neighbors": 3}
         return Found(
             tuple(
                 Score(name, value, detail=detail)
-                for name, value in zip((PRECISION, RECALL), found, strict=True)
+                for name, value in zip((PRECISION, RECALL), values, strict=True)
             )
         )
 
@@ -196,7 +196,7 @@ class _Work:
         def compute() -> Found:
             real, test, source = self.split
             rows = TRAIN_ROWS[self._deep]
-            learned, made, tested = (
+            learned, synthetic, tested = (
                 self._labelled(each, count, what)
                 for each, count, what in (
                     (real, rows, "train"),
@@ -207,7 +207,7 @@ class _Work:
             seeds = (self._seed, self._seed + 1)
             count = len(self._schema.classes)
             scores = image_utility(
-                learned, made, tested, count, classifier, seeds=seeds, passes=PASSES[self._deep]
+                learned, synthetic, tested, count, classifier, seeds=seeds, passes=PASSES[self._deep]
             )
             return Found(tuple(scores), {"test": source})
 

@@ -30,16 +30,16 @@ class Origin:
     @classmethod
     def of_run(cls, folder: Path | str, real: object, *, seed: int = 0, minutes: float = MINUTES) -> Origin:
         """All that a finished run tells; `real` are its training data, which tell how many clients it had."""
-        made = Synthesizer.load(folder)
-        claim = Claim.of(made.privacy)
-        if made.schema.kind == "text":
-            return cls(claim, reader=Reader(made.generator))
+        run = Synthesizer.load(folder)
+        claim = Claim.of(run.privacy)
+        if run.schema.kind == "text":
+            return cls(claim, reader=Reader(run.generator))
         if not isinstance(real, pd.DataFrame):
             return cls(claim)
-        label = made.schema.label
+        label = run.schema.label
 
         def sample(name: str, rows: int) -> pd.DataFrame:
-            drawn = made.sample(rows, condition={str(label): name}, seed=seed)
+            drawn = run.sample(rows, condition={str(label): name}, seed=seed)
             assert isinstance(drawn, pd.DataFrame)
             return drawn
 

@@ -13,7 +13,7 @@ from fedsynth.errors import FedsynthError
 
 @dataclass(frozen=True)
 class Found:
-    """What a step measured: scores, and plain data for plots by topic."""
+    """The result of a step: scores, and plain data for plots by topic."""
 
     scores: tuple[Score, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
@@ -28,16 +28,16 @@ class Step:
     compute: Callable[[], Found]
 
     def run(self) -> Found:
-        """What the step found; if it stops, each promised score fails with the reason."""
+        """Compute the step; if it stops, each promised score fails with the reason."""
         began = time.perf_counter()
         try:
-            found = self.compute()
+            result = self.compute()
         except FedsynthError as error:
             return self._failed(str(error))
         except Exception as error:  # one broken score must not take the others with it
             return self._failed(f"unexpected {type(error).__name__}: {error}")
         seconds = {"seconds": {self.title: round(time.perf_counter() - began, 2)}}
-        return Found(found.scores, {**found.details, **seconds})
+        return Found(result.scores, {**result.details, **seconds})
 
     def _failed(self, reason: str) -> Found:
         names = self.promises or (self.title,)

@@ -153,9 +153,9 @@ def evaluate(
     scores: list[Score] = []
     for done, step in enumerate(steps):
         stage.reach(step.title, done, len(steps))
-        found = kept.run(step) if kept else step.run()
-        scores += found.scores
-        _merge(details, found)
+        result = kept.run(step) if kept else step.run()
+        scores += result.scores
+        _merge(details, result)
     stage.reach("done", len(steps), len(steps))
     return Evaluation(tuple(scores), details)
 
@@ -179,9 +179,9 @@ def _rows(data: Data) -> int:
     return len(data[0]) if isinstance(data, tuple) else len(data)
 
 
-def _merge(details: dict[str, Any], found: Found) -> None:
+def _merge(details: dict[str, Any], result: Found) -> None:
     """Add a step's details; topics that are objects or lists are joined."""
-    for topic, value in found.details.items():
+    for topic, value in result.details.items():
         known = details.get(topic)
         if isinstance(known, Mapping):
             details[topic] = {**known, **value}
@@ -205,8 +205,8 @@ def _steps(
     classifiers: Sequence[str],
     reader: Reader | None,
 ) -> Sequence[Step]:
-    given = {"real": real, "synthetic": synthetic, "test": test}
-    for what, data in given.items():
+    data_sets = {"real": real, "synthetic": synthetic, "test": test}
+    for what, data in data_sets.items():
         if data is not None and not _fits(data, schema.kind):
             raise BadInput(
                 f"{what} data: the schema is of kind {schema.kind!r}; expected {_EXPECTED[schema.kind]}"

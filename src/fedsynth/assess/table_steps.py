@@ -186,9 +186,9 @@ class _Work:
             learned = self._some(real, limit, "train")
             seeds = range(self._seed, self._seed + 3)
             beside = baseline(learned, test, self._schema, classifiers=(classifier,), seeds=tuple(seeds))
-            made = self._some(self._synthetic, limit, "synthetic")
-            scores = utility(made, test, self._schema, beside)
-            rows = {"real": len(learned), "synthetic": len(made), "test": len(test)}
+            synthetic = self._some(self._synthetic, limit, "synthetic")
+            scores = utility(synthetic, test, self._schema, beside)
+            rows = {"real": len(learned), "synthetic": len(synthetic), "test": len(test)}
             return Found(tuple(self._told(score, rows=rows, test=source) for score in scores))
 
         return Step(classifier, tuple(f"{classifier}: {measure}" for measure in MEASURES), compute)
@@ -196,16 +196,16 @@ class _Work:
     def tuning(self) -> Found:
         real, test, source = self.split
         limit = TUNING_ROWS[self._deep]
-        learned, made, tested = (
+        learned, synthetic, tested = (
             self._some(frame, limit, "tuning") for frame in (real, self._synthetic, test)
         )
-        scores = tuning(learned, made, tested, self._schema, seed=self._seed)
+        scores = tuning(learned, synthetic, tested, self._schema, seed=self._seed)
         return Found(tuple(self._told(score, test=source) for score in scores))
 
     def few_rows(self) -> Found:
         real, test, source = self.split
-        made = self._some(self._synthetic, TRAIN_ROWS[self._deep], "synthetic")
-        return Found((self._told(few_rows(real, made, test, self._schema), test=source),))
+        synthetic = self._some(self._synthetic, TRAIN_ROWS[self._deep], "synthetic")
+        return Found((self._told(few_rows(real, synthetic, test, self._schema), test=source),))
 
     def rare_class(self) -> Found:
         real, test, source = self.split
@@ -227,5 +227,5 @@ class _Work:
 def _require_table(frame: pd.DataFrame, schema: Schema) -> None:
     missing = [name for name in schema.names if name not in frame.columns]
     if missing or not len(frame):
-        told = f"column {missing[0]!r} is missing" if missing else "there are no rows"
-        raise BadInput(f"the test table: {told}; expected rows with the columns of the schema")
+        problem = f"column {missing[0]!r} is missing" if missing else "there are no rows"
+        raise BadInput(f"the test table: {problem}; expected rows with the columns of the schema")

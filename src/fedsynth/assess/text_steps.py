@@ -34,7 +34,7 @@ _UNBOUNDED = (1.0, float(2**31))
 
 
 def ngram_name(size: int) -> str:
-    """What the score is called.
+    """The name of the score.
 
     >>> ngram_name(2)
     '2-gram overlap'
@@ -56,8 +56,8 @@ def text_steps(
 
     `reader` is the model that wrote the synthetic texts, where it is known: it is tested on the unseen ones itself.
     """
-    few, made, unseen = (_some(texts, ROWS[deep], seed) for texts in (real, synthetic, test or ()))
-    work = _Work(few, made, unseen, split=test is None)
+    few, written, unseen = (_some(texts, ROWS[deep], seed) for texts in (real, synthetic, test or ()))
+    work = _Work(few, written, unseen, split=test is None)
     sizes = (1, 2, 3)
     own = [] if reader is None else [Step("generator", (PREDICTED, GUESSED), lambda: work.generator(reader))]
     return [
@@ -144,13 +144,17 @@ class _Work:
         )
 
     def generator(self, reader: Reader) -> Found:
-        found, beside = reader.predict(self._test), reader.beside(self._real, self._test)
+        own, beside = reader.predict(self._test), reader.beside(self._real, self._test)
         of = {"model": "the run's own", "of": self._source}
         scores = (
             Score(
-                PREDICTED, found.perplexity, "min", _UNBOUNDED, detail={**of, "unigrams": beside.perplexity}
+                PREDICTED,
+                own.perplexity,
+                "min",
+                _UNBOUNDED,
+                detail={**of, "unigrams": beside.perplexity},
             ),
-            Score(GUESSED, found.accuracy, detail={**of, "unigrams": beside.accuracy}),
+            Score(GUESSED, own.accuracy, detail={**of, "unigrams": beside.accuracy}),
         )
         return Found(scores)
 

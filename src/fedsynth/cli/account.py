@@ -32,7 +32,7 @@ def account(
     ] = "clip",
     as_json: flags.AsJson = False,
 ) -> None:
-    """What privacy costs: leave one of epsilon, noise, rounds, cohort and clients out, and get it.
+    """Compute what privacy costs: leave one of epsilon, noise, rounds, cohort and clients out, and get it.
 
     Example: fedsynth account --noise-multiplier 1 --clients 500 --cohort 100 --rounds 30 --delta 1e-5
     """

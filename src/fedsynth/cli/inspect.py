@@ -80,7 +80,7 @@ def inspect(
         typer.echo(f"fedsynth: interrupted; what was released so far is {where} and counts", err=True)
         raise typer.Exit(Code.INTERRUPTED) from None
     write_inspection(findings, out / NAME)
-    if not findings.schema.classes and findings.asked.classes:
+    if not findings.schema.classes and findings.labelled.classes:
         write_labelling(findings, out / LABELS)
     statement = findings.statement
     result = {"out": str(out), **findings.to_dict(), "privacy": statement.to_dict()}

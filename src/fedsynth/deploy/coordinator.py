@@ -82,7 +82,7 @@ class Assignment:
 
     @classmethod
     def load(cls, out: Path) -> Assignment:
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         path = out / "federation.json"
         if not path.is_file():
             raise BadInput(f"{out}: not a federated run (no federation.json); leave --federation out")
@@ -95,8 +95,8 @@ class Assignment:
         write_file(out / "federation.json", json.dumps(self.__dict__, indent=1) + "\n")
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What the server gets."""
+    def for_server(self) -> dict[str, Any]:
+        """The values that are sent to the server."""
         hidden = ("federation", "job")
         return {name: value for name, value in self.__dict__.items() if name not in hidden}
 
@@ -156,16 +156,16 @@ class Coordinator:
         """One job from its beginning (or wherever it is) to its end."""
         if not (self.assignment.job and line.running(self.assignment.job)):
             self._gather(line)
-            self._change(job=line.submit(self.assignment.asked))
-        job, seen, looked, asked = self.assignment.job, 0, time.monotonic(), False
+            self._change(job=line.submit(self.assignment.for_server))
+        job, shown, looked, recalled = self.assignment.job, 0, time.monotonic(), False
         while True:
-            news = line.news(job, seen)
+            news = line.news(job, shown)
             if news is None:
                 if not line.running(job):
                     raise Lost("the job ended before the run did (a site's or the server's process died)")
                 time.sleep(_POLL_S)
                 continue
-            seen += len(news["history"])
+            shown += len(news["history"])
             self._show(news)
             if news["state"] == "finished" and not news["history"]:
                 self._fetch(line, job, news["files"])
@@ -178,7 +178,7 @@ class Coordinator:
                 raise Lost("the job is begun anew, for a site that came back or for its memory")
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
-                asked = asked or self._take_back(line, job, news)
+                recalled = recalled or self._take_back(line, job, news)
             time.sleep(_POLL_S)
 
     def _take_back(self, line: Line, job: str, news: Mapping[str, Any]) -> bool:
@@ -195,7 +195,7 @@ class Coordinator:
 
     def _gather(self, line: Line) -> None:
         """Wait for all sites, and go on with fewer if they are enough."""
-        deadline, said = time.monotonic() + self.patience.sites_s, False
+        deadline, announced = time.monotonic() + self.patience.sites_s, False
         while True:
             here = line.sites()
             missing = sorted(set(self.kit.sites) - set(here))
@@ -206,9 +206,9 @@ class Coordinator:
                     f"{len(here)} sites are connected ({', '.join(here) or 'none'}), at least "
                     f"{self.assignment.minimum_sites} must be; start {', '.join(missing)} and {self.advice}"
                 )
-            if not said:
+            if not announced:
                 self.say(f"waiting for {', '.join(missing)}")
-                said = True
+                announced = True
             time.sleep(_POLL_S)
         for name in missing:
             self._tell(name, "not connected")

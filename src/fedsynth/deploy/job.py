@@ -1,4 +1,4 @@
-"""What an engine runs for us, at the server and at a site: the engine moves bytes, these do the rest."""
+"""The jobs that an engine runs for us, at the server and at a site: it moves bytes, these do the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ class Work(Protocol):
     """The server's part of a job."""
 
     def conduct(
-        self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
+        self,
+        assignment: Mapping[str, Any],
+        channel: Channel,
+        folder: Path,
+        tell: Tell,
+        regroup: threading.Event,
     ) -> None:
         """Work until the run in `folder` is finished; stop with `Regroup` after a round once `regroup` is set."""
         ...
@@ -71,10 +76,10 @@ def earlier_lines(request: Request, schema: Schema) -> dict[str, str]:
     return {"lines": ledger.path.read_text(), "head": head_path(ledger.path).read_text()}
 
 
-def earlier_ledger(asked: Mapping[str, Any], folder: Path) -> Ledger:
-    """What was paid before a run, as the coordinator sent it along; checked line by line beside the run's folder."""
+def earlier_ledger(assignment: Mapping[str, Any], folder: Path) -> Ledger:
+    """Read the ledger paid before a run, as the coordinator sent it; checked line by line beside the run's folder."""
     ledger = Ledger(None)
-    payment = asked.get("earlier") or {}
+    payment = assignment.get("earlier") or {}
     if payment:
         path = folder.with_suffix(".earlier.jsonl")
         path.write_text(payment["lines"])

@@ -23,7 +23,7 @@ def terms_of(
     minimum_cohort: int = 2,
     largest: int = 1,
 ) -> Terms:
-    """What sites have to agree to; `clients` of all sites together and of the largest once they are known."""
+    """The terms for sites to agree to; `clients` of all sites together and of the largest once they are known."""
     recipe = recipe_named(request.recipe)
     if recipe.pooled:
         raise Incompatible(f"{recipe.name} needs all rows in one place; choose a recipe that is federated")

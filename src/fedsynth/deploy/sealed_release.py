@@ -45,7 +45,7 @@ class SealedGenerator:
 
     @classmethod
     def load(cls, path: Path) -> SealedGenerator:
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         if not path.is_file():
             raise BadInput(
                 f"{path}: not found; expected a finished run over the transport he, which leaves its generator sealed"
@@ -63,20 +63,20 @@ class SealedGenerator:
 def opened(folder: Folder, keys: Keys) -> Generator:
     """The generator of a sealed run, opened with a key-holder's secret key."""
     run = checked_run(folder.path)
-    held = SealedGenerator.load(folder.sealed)
+    generator = SealedGenerator.load(folder.sealed)
     request, schema = run.request, run.schema
     recipe = recipe_named(request.recipe)
     values = recipe.values(request.arguments)
     task = recipe.task(
         schema,
-        held.clients,
+        generator.clients,
         private=request.private,
         unit=request.unit,
         trust=request.trust,
         transport=request.transport,
     )
     algorithm = keyed(recipe.build(task, values), keys)
-    average = cast(Homomorphic, algorithm.transport).open(algorithm.wire, held.sealed)
-    parts = {**held.parts, **algorithm.parts_of(average)}
+    average = cast(Homomorphic, algorithm.transport).open(algorithm.wire, generator.sealed)
+    parts = {**generator.parts, **algorithm.parts_of(average)}
     released = {part: flat for part, flat in parts.items() if part in algorithm.model.generative}
-    return Generator(schema, request.recipe, values, released, held.balance)
+    return Generator(schema, request.recipe, values, released, generator.balance)

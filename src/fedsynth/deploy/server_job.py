@@ -68,29 +68,34 @@ class ServerJob:
         self._pace = pace
 
     def conduct(
-        self, asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, regroup: threading.Event
+        self,
+        assignment: Mapping[str, Any],
+        channel: Channel,
+        folder: Path,
+        tell: Tell,
+        regroup: threading.Event,
     ) -> None:
         """Bring the run to its end, from wherever it is."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with one_job(folder):
-            if asked.get("inspection"):  # a list of runs, each for one question or model
-                inspect(asked, channel, folder, tell)
+            if assignment.get("inspection"):  # a list of runs, each for one question or model
+                inspect(assignment, channel, folder, tell)
                 return
             place = Folder(folder)
             if place.finished:
                 complete(place)
             else:
-                _Run(asked, channel, place, tell, regroup, self._pace).finish()
+                _Run(assignment, channel, place, tell, regroup, self._pace).finish()
             tell(rounds=len(place.read_history()))
 
     def results(self, folder: Path) -> list[Path]:
-        """What a run folder holds at its end; the sites' private parts were never here."""
+        """List the files of a finished run's folder; the sites' private parts were never here."""
         place = Folder(folder)
         if not place.recipe.exists():
             return inspection_results(folder)
         ledger = (place.ledger, head_path(place.ledger))
-        made = (place.privacy, place.generator, place.sealed)
-        named = (place.recipe, place.schema, *ledger, place.history, *made)
+        released = (place.privacy, place.generator, place.sealed)
+        named = (place.recipe, place.schema, *ledger, place.history, *released)
         return [path for path in named if path.exists()]
 
 
@@ -98,7 +103,7 @@ class ServerJob:
 class _Run:
     """One run over the sites of one job."""
 
-    asked: Mapping[str, Any]
+    assignment: Mapping[str, Any]
     channel: Channel
     place: Folder
     tell: Tell
@@ -108,16 +113,18 @@ class _Run:
     remote: Remote = field(init=False)
     link: Remote | Buffered | MaskedLink | SealedLink = field(init=False)
     _sites: dict[str, str] = field(default_factory=dict, init=False)
-    _held: int = field(default=0, init=False)
+    _first_resident: int = field(default=0, init=False)
     _trained: Training | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.schema = Schema.from_dict(dict(self.asked["schema"]))
-        patience = Patience(timeout_s=self.asked["round_s"], resend_s=max(5.0, self.asked["round_s"] / 4))
+        self.schema = Schema.from_dict(dict(self.assignment["schema"]))
+        patience = Patience(
+            timeout_s=self.assignment["round_s"], resend_s=max(5.0, self.assignment["round_s"] / 4)
+        )
         self.remote = Remote(
             self.channel,
-            self.asked["run"],
-            minimum=self.asked["minimum_sites"],
+            self.assignment["run"],
+            minimum=self.assignment["minimum_sites"],
             patience=patience,
             tell=self._news,
             whisper=self._own_note,
@@ -139,7 +146,7 @@ class _Run:
 
     def _check_openable(self, algorithm: Algorithm) -> None:
         """Sites open averages of so many clients or more, and a version must be one."""
-        schedule, minimum = algorithm.schedule, self.asked["minimum_sites"]
+        schedule, minimum = algorithm.schedule, self.assignment["minimum_sites"]
         if schedule.buffered and schedule.expected < minimum:
             raise BadInput(
                 f"buffer={schedule.expected:g}: sites open no sealed average over fewer than {minimum} clients; "
@@ -154,7 +161,7 @@ class _Run:
             shutil.rmtree(self.place.path)  # it was stopped before anything was released
         work: Callable[[ServerState], ServerState]
         if state is None:
-            rng = Rng(self.asked["request"].get("seed"))
+            rng = Rng(self.assignment["request"].get("seed"))
             prepared, state = self._begin(rng)
             work = self._training(prepared, rng).start_from
         else:
@@ -195,7 +202,7 @@ class _Run:
 
     def _refuse_lost_checkpoint(self) -> None:
         """A run that released something goes on from its checkpoint or not at all: its ledger is not thrown away."""
-        if any(line.run == self.asked["run"] for line in Ledger(self.place.ledger).lines()):
+        if any(line.run == self.assignment["run"] for line in Ledger(self.place.ledger).lines()):
             raise FedsynthError(
                 f"{self.place.path.name}: the ledger on the server shows releases of this run, but its checkpoint is "
                 "gone; restore the checkpoint from a copy, or start a new run for what the sites' budgets leave"
@@ -233,16 +240,18 @@ class _Run:
         """
         open_sites = [member for member in self.remote.roster.members.values() if not member.out]
         state = self.place.restore(_Nobody())
-        if len(open_sites) >= self.asked["minimum_sites"] or state is None or state.version < 1:
+        if len(open_sites) >= self.assignment["minimum_sites"] or state is None or state.version < 1:
             return None
         return state
 
     def _begin(self, rng: Rng) -> tuple[Prepared, ServerState]:
         """Ask the sites, calibrate to their number of clients, and write the first checkpoint."""
-        request = Request.from_toml(dict(self.asked["request"]))
+        request = Request.from_toml(dict(self.assignment["request"]))
         recipe = recipe_named(request.recipe)
         values = recipe.values(request.arguments)
-        self.remote.invite(terms_of(request, self.schema, values, minimum_cohort=self.asked["minimum_sites"]))
+        self.remote.invite(
+            terms_of(request, self.schema, values, minimum_cohort=self.assignment["minimum_sites"])
+        )
         while True:
             prepared = self._prepare(recipe, request)
             state = prepared.algorithm.init(rng.at("init"))
@@ -257,7 +266,7 @@ class _Run:
         return prepared, state
 
     def _task(self, recipe: Recipe, request: Request) -> Task:
-        """What is asked of the clients of all sites in the roster."""
+        """The recipe's task for the clients of all sites in the roster."""
         return recipe.task(
             self.schema,
             self.remote.roster.clients,
@@ -307,12 +316,12 @@ class _Run:
             self.schema,
             prepared.values,
             self.remote.roster.clients,
-            self.asked["minimum_sites"],
+            self.assignment["minimum_sites"],
             self.remote.roster.largest,
         )
 
     def _training(self, prepared: Prepared, rng: Rng) -> Training:
-        payer = Payer(Ledger(self.place.ledger), self.asked["run"])
+        payer = Payer(Ledger(self.place.ledger), self.assignment["run"])
         self.tell(state="training", rounds=prepared.algorithm.rounds)
         self._trained = Training(
             prepared, self.place, payer, rng, self._seen, link=self.link, pace=self._pace(prepared, rng)
@@ -331,9 +340,9 @@ class _Run:
         # whoever is back is seen by the engine; when its absence was noticed may show that it was drawn
         away = sorted(members if self._trained.pace else members - set(self.remote.roster.present))
         self.tell(line={**self._trained.history[-1], "epsilon": epsilon}, rounds=rounds, away=away)
-        held = resident_bytes()
-        self._held = self._held or held
-        if self.regroup.is_set() or (held - self._held > _GROWTH and done.version < rounds):
+        resident = resident_bytes()
+        self._first_resident = self._first_resident or resident
+        if self.regroup.is_set() or (resident - self._first_resident > _GROWTH and done.version < rounds):
             raise Regroup
 
     def _news(self, site: str, version: int, what: str) -> None:
@@ -346,8 +355,8 @@ class _Run:
             file.write(f"round {version + 1}: {site} {what}\n")
 
     def _earlier(self) -> Ledger:
-        """What the schema cost, as the coordinator's ledger of it shows."""
-        return earlier_ledger(self.asked, self.place.path)
+        """The ledger of the schema's cost, as the coordinator sent it."""
+        return earlier_ledger(self.assignment, self.place.path)
 
     def _adopt_earlier(self) -> None:
         Ledger(self.place.ledger).adopt(self._earlier())

@@ -25,31 +25,33 @@ Tell = Callable[[str], None]
 class Agenda:
     """All models have the same noise, so that they and the questions cost what was asked for together."""
 
-    asked: Inspection
+    inspection: Inspection
     trainer: Trainer
     survey: Survey
     noise: float | None  # of each question
 
     @classmethod
-    def of(cls, asked: Inspection, clients: int, spent: Sequence[DpEvent] = ()) -> Agenda:
+    def of(cls, inspection: Inspection, clients: int, spent: Sequence[DpEvent] = ()) -> Agenda:
         """Calibrated for so many clients, who have paid for `spent` already."""
-        survey, target = Survey.of(asked.selections), asked.request.target
-        noise = survey.noise(asked.survey_share * target.epsilon, target.delta) if target else None
-        trainer = Trainer.of(asked.request, asked.trained, clients)
-        trainer = trainer.calibrated(target, len(asked.selections), [*spent, *survey.events(noise)])
-        return cls(asked, trainer, survey, noise)
+        survey, target = Survey.of(inspection.selections), inspection.request.target
+        noise = survey.noise(inspection.survey_share * target.epsilon, target.delta) if target else None
+        trainer = Trainer.of(inspection.request, inspection.trained, clients)
+        trainer = trainer.calibrated(target, len(inspection.selections), [*spent, *survey.events(noise)])
+        return cls(inspection, trainer, survey, noise)
 
     @property
     def event(self) -> DpEvent:
-        """What all of it costs."""
-        models = account.repeat(cost(self.trainer.algorithm(1.0)), len(self.asked.selections))
+        """The cost of all questions and models together."""
+        models = account.repeat(cost(self.trainer.algorithm(1.0)), len(self.inspection.selections))
         return account.compose([*self.survey.events(self.noise), models])
 
     def look(self, population: Population, rng: Rng, pay: Pay, tell: Tell, *, seeded: bool = False) -> Seen:
         """Ask, then train a model for each selection; `seeded` if the clients' noise can be drawn again."""
         clients = self.trainer.task.clients
         tell("asking the clients")
-        settled, spreads = self.survey.conduct(population, self.asked.schema, clients, self.noise, rng, pay)
+        settled, spreads = self.survey.conduct(
+            population, self.inspection.schema, clients, self.noise, rng, pay
+        )
         models = {}
         for place, (name, chosen) in enumerate(settled.items()):
             tell(f"training on {name!r}")

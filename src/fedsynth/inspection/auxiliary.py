@@ -110,14 +110,14 @@ class Trainer:
         return self.generator(algorithm, train_on(clients, algorithm, rng, unpaid, self.device))
 
     def generator(self, algorithm: Algorithm, state: ServerState) -> Generator:
-        """What may be known of a trained model."""
+        """The generator of a trained model, with the parts that may be released."""
         return released(algorithm, state, self.schema, self.recipe.name, self.values)
 
 
 def lenient(algorithm: Algorithm) -> Algorithm:
     """The same for rows that were selected: a class that none of them has is no mistake; a model may get all right."""
-    asked = algorithm.opening
-    learn: Any = None if asked is None else asked.learn
-    if asked is None or not getattr(learn, "classes", ()):
+    opening = algorithm.opening
+    learn: Any = None if opening is None else opening.learn
+    if opening is None or not getattr(learn, "classes", ()):
         return algorithm
-    return replace(algorithm, opening=replace(asked, learn=replace(learn, classes=())))
+    return replace(algorithm, opening=replace(opening, learn=replace(learn, classes=())))

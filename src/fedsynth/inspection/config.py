@@ -55,7 +55,7 @@ _KEYS = {
 
 
 def read_request(path: Path) -> tuple[Request, dict[str, Any]]:
-    """What the data are and how to train, and the whole file as it was checked."""
+    """Return the request (what the data are and how to train), and the whole file as it was checked."""
     keys = read_file(path)
     check(keys, _KEYS, path)
     _check_selections(path, keys["select"])
@@ -83,7 +83,7 @@ def inspection_of(
         "total": ("budget", "total"),
     }
     numbers = {field: _number(keys, table, name, least=0.0) for field, (table, name) in places.items()}
-    given = {field: float(value) for field, value in numbers.items() if value is not None}
+    settings = {field: float(value) for field, value in numbers.items() if value is not None}
     model = model_keys(path, keys)
     needed = [name for name, selection in selections.items() if selection.criterion.needs_model]
     if needed and not model:
@@ -98,12 +98,12 @@ def inspection_of(
         primary_from(schema, **model) if model and here else None,
         simulation,
         shown=examples,
-        **given,
+        **settings,
     )
 
 
 def model_keys(path: Path, keys: Mapping[str, Any]) -> dict[str, str]:
-    """What [model] names, an ONNX file beside the configuration; nothing if there is no such table."""
+    """Return the keys of [model], with its ONNX file beside the configuration; empty if there is no such table."""
     model = dict(keys.get("model", {}))
     if "onnx" in model:
         model["onnx"] = str(path.parent / model["onnx"])

@@ -61,13 +61,13 @@ def pair_distances(one: Sample, other: Sample) -> dict[tuple[str, str], float]:
     codes = {
         c.name: (coarse(c, tables.real[c.name]), coarse(c, tables.synthetic[c.name])) for c in tables.columns
     }
-    found = {}
+    distances = {}
     for first, second in combinations(tables.columns, 2):
         width = cells(second)
         joint = [a * width + b for a, b in zip(codes[first.name], codes[second.name], strict=True)]
         beyond = variation_distance(*joint) - max(alone[first.name], alone[second.name])
-        found[first.name, second.name] = float(max(0.0, beyond))
-    return found
+        distances[first.name, second.name] = float(max(0.0, beyond))
+    return distances
 
 
 def _tables(one: Sample, other: Sample) -> Tables:

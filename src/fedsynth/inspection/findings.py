@@ -1,4 +1,4 @@
-"""What an inspection brought out, and the folder that it is written to."""
+"""The findings of an inspection, and the folder that they are written to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Findings:
     """Everything in here is as private as the statement says."""
 
     schema: Schema
-    asked: Schema  # with the label that examples are to be given by hand, if they have none
+    labelled: Schema  # with the label that examples are to be given by hand, if they have none
     recipe: Mapping[str, Any]
     statement: Statement
     models: Mapping[str, Model]

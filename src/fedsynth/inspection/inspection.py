@@ -36,7 +36,7 @@ _CAVEATS = (
 
 
 def inspect(
-    asked: Inspection,
+    inspection: Inspection,
     raw: RawClients,
     *,
     out: Path | None = None,
@@ -49,25 +49,25 @@ def inspect(
     shown. A selection that nobody meets costs as much as any other and ends in a model of noise.
     """
     require_several(raw)
-    check_claim(asked.request, asked.schema, "client", len(raw))
+    check_claim(inspection.request, inspection.schema, "client", len(raw))
     earlier = None if against is None else Earlier.read(against)
-    rng = Rng(asked.request.seed)
-    rows = Rows(raw, asked.schema, asked.trained, asked.model)
+    rng = Rng(inspection.request.seed)
+    rows = Rows(raw, inspection.schema, inspection.trained, inspection.model)
     assert len(rows.encoded) == len(raw)  # a row that does not fit is told before anything is paid for
     tell("evaluating the selections at the clients")
-    for selection in asked.selections.values():
+    for selection in inspection.selections.values():
         rows.marks(selection.criterion)
-    schema = _schema(asked, earlier)
+    schema = _schema(inspection, earlier)
     spent = [priced(line, "client", "add-remove") for line in ([] if schema is None else schema.lines())]
-    agenda = Agenda.of(asked, len(raw), spent)
-    payer = _payer(asked, agenda, out, earlier, schema)
-    seen = agenda.look(Simulated(rows, asked.request.device), rng, payer.pay, tell)
-    return conclude(asked, seen, payer.ledger, out=out, earlier=earlier, tell=tell)
+    agenda = Agenda.of(inspection, len(raw), spent)
+    payer = _payer(inspection, agenda, out, earlier, schema)
+    released = agenda.look(Simulated(rows, inspection.request.device), rng, payer.pay, tell)
+    return conclude(inspection, released, payer.ledger, out=out, earlier=earlier, tell=tell)
 
 
 def conclude(
-    asked: Inspection,
-    seen: Seen,
+    inspection: Inspection,
+    released: Seen,
     ledger: Ledger,
     *,
     out: Path | None = None,
@@ -76,47 +76,51 @@ def conclude(
     caveats: Sequence[str] = (),
 ) -> Findings:
     """Draw examples, find out what noise alone would show, and judge: from what was released, so at no further cost."""
-    rng = Rng(asked.request.seed)
+    rng = Rng(inspection.request.seed)
     models: dict[str, Model] = {}
-    for name, taken in seen.models.items():
-        sample = Sample.draw(taken.generator, asked.shown, rng.at("sample", name))
+    for name, taken in released.models.items():
+        sample = Sample.draw(taken.generator, inspection.shown, rng.at("sample", name))
         models[name] = Model(taken.words, taken.generator, sample, taken.share)
     null: Null = ()
-    if asked.simulation.models and (len(models) == 2 or earlier is not None):  # something to judge
+    if inspection.simulation.models and (len(models) == 2 or earlier is not None):  # something to judge
         tell("simulating what noise alone would show")
         samples, shares = zip(*[(model.sample, model.share) for model in models.values()], strict=True)
-        null = asked.simulation.no_difference(seen.trainer, samples, shares, rng.at("null"))
+        null = inspection.simulation.no_difference(released.trainer, samples, shares, rng.at("null"))
     findings = Findings(
-        seen.trainer.schema,
-        asked.schema,
-        {"recipe": asked.request.recipe, **seen.trainer.values},
-        _statement(asked, seen, ledger, caveats),
-        _since(asked, models, earlier, null),
-        _contrast(asked, list(models.values()), null),
+        released.trainer.schema,
+        inspection.schema,
+        {"recipe": inspection.request.recipe, **released.trainer.values},
+        _statement(inspection, released, ledger, caveats),
+        _since(inspection, models, earlier, null),
+        _contrast(inspection, list(models.values()), null),
         null,
-        seen.spreads,
+        released.spreads,
     )
     if out is not None:
         findings.save(out)
     return findings
 
 
-def _schema(asked: Inspection, earlier: Earlier | None) -> Ledger | None:
-    """What the schema cost these data; inspections that go on from an earlier one find it in that one's ledger."""
-    if earlier is not None or not asked.request.private:
+def _schema(inspection: Inspection, earlier: Earlier | None) -> Ledger | None:
+    """Return the ledger of the schema; inspections that go on from an earlier one find it in that one's ledger."""
+    if earlier is not None or not inspection.request.private:
         return None
-    return ledger_of(asked.schema, asked.request.schema)
+    return ledger_of(inspection.schema, inspection.request.schema)
 
 
 def _payer(
-    asked: Inspection, agenda: Agenda, out: Path | None, earlier: Earlier | None, schema: Ledger | None
+    inspection: Inspection, agenda: Agenda, out: Path | None, earlier: Earlier | None, schema: Ledger | None
 ) -> Payer:
     """Who pays: this inspection's ledger, which goes on from the first one's, and that one for all of them.
 
     Nothing is asked or trained if all of it does not fit what is left.
     """
     first = Ledger(None if earlier is None else earlier.root)
-    policy = _policy(asked, agenda, first, schema) if asked.total is not None or earlier is not None else None
+    policy = (
+        _policy(inspection, agenda, first, schema)
+        if inspection.total is not None or earlier is not None
+        else None
+    )
     ledger = Ledger(None)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -131,13 +135,13 @@ def _payer(
     return payer
 
 
-def _policy(asked: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None) -> Policy | None:
+def _policy(inspection: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None) -> Policy | None:
     """The budget of all inspections on the first one's ledger; none where nothing is promised."""
-    target = asked.request.target
+    target = inspection.request.target
     if target is None:
         return None
     adjacency = adjacency_of(agenda.trainer.algorithm(1.0))
-    policy = Policy(Budget(asked.total or float("inf"), target.delta, adjacency=adjacency), first)
+    policy = Policy(Budget(inspection.total or float("inf"), target.delta, adjacency=adjacency), first)
     if schema is not None:
         policy.count(schema)
     try:
@@ -148,35 +152,35 @@ def _policy(asked: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | N
 
 
 def _since(
-    asked: Inspection, models: Mapping[str, Model], earlier: Earlier | None, null: Null
+    inspection: Inspection, models: Mapping[str, Model], earlier: Earlier | None, null: Null
 ) -> dict[str, Model]:
     """Each model with what it looked like before, and whether that is another thing."""
-    seen = {}
+    compared = {}
     for name, model in models.items():
         before = None if earlier is None else earlier.sample(name)
         change = {} if before is None else differences(model.sample, before)
-        found = judge(change, null, asked.simulation.models, asked.tolerance)
-        seen[name] = replace(model, before=before, change=found)
-    return seen
+        change_findings = judge(change, null, inspection.simulation.models, inspection.tolerance)
+        compared[name] = replace(model, before=before, change=change_findings)
+    return compared
 
 
-def _contrast(asked: Inspection, models: Sequence[Model], null: Null) -> tuple[Finding, ...]:
+def _contrast(inspection: Inspection, models: Sequence[Model], null: Null) -> tuple[Finding, ...]:
     """The two selections held against each other; nothing if there is one alone."""
     apart = differences(models[0].sample, models[1].sample) if len(models) == 2 else {}
-    return judge(apart, null, asked.simulation.models, asked.tolerance)
+    return judge(apart, null, inspection.simulation.models, inspection.tolerance)
 
 
-def _statement(asked: Inspection, seen: Seen, ledger: Ledger, caveats: Sequence[str]) -> Statement:
+def _statement(inspection: Inspection, released: Seen, ledger: Ledger, caveats: Sequence[str]) -> Statement:
     """On everything that the ledger holds: questions, models, and what earlier inspections released."""
-    algorithm = seen.trainer.algorithm(1.0)
+    algorithm = released.trainer.algorithm(1.0)
     return statement(
         ledger,
-        delta=asked.request.delta or 0.0,
+        delta=inspection.request.delta or 0.0,
         adjacency=adjacency_of(algorithm),
         sampling=sampling_of(algorithm),
         unit="client",
-        seeded=seen.seeded,
-        inferred=asked.trained.inferred(),
+        seeded=released.seeded,
+        inferred=inspection.trained.inferred(),
         caveats=(*algorithm.caveats, *_CAVEATS, *caveats),
-        units=seen.trainer.task.clients,
+        units=released.trainer.task.clients,
     )

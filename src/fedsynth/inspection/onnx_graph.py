@@ -37,8 +37,8 @@ def load_graph(
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        told = str(error).splitlines()[0]
-        raise BadInput(f"{where}: cannot be read as an ONNX model ({told})") from None
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{where}: cannot be read as an ONNX model ({reason})") from None
     inputs = session.get_inputs()
     if len(inputs) != 1:
         raise BadInput(f"{where}: the model has {len(inputs)} inputs; expected one, the encoded rows")
@@ -48,11 +48,11 @@ def load_graph(
             f"{where}: the model takes {inputs[0].type} of shape {list(inputs[0].shape)}; expected float numbers of "
             f"shape [rows, {wanted}], as the schema encodes rows without their label"
         )
-    given = session.get_outputs()[0].shape
-    if not (_fits(given, [None]) or any(_fits(given, [None, width]) for width in widths)):
+    output = session.get_outputs()[0].shape
+    if not (_fits(output, [None]) or any(_fits(output, [None, width]) for width in widths)):
         expected = " or ".join(f"[rows, {width}]" for width in widths)
         raise BadInput(
-            f"{where}: the model gives scores of shape {list(given)}; expected {expected} or [rows]"
+            f"{where}: the model gives scores of shape {list(output)}; expected {expected} or [rows]"
         )
 
     def run(rows: np.ndarray) -> np.ndarray:
@@ -61,9 +61,9 @@ def load_graph(
     return run
 
 
-def _fits(told: Sequence[int | str | None], expected: Sequence[int | None]) -> bool:
+def _fits(declared: Sequence[int | str | None], expected: Sequence[int | None]) -> bool:
     """Whether a declared shape allows the expected one; a name or None stands for any size."""
-    return len(told) == len(expected) and all(
+    return len(declared) == len(expected) and all(
         wanted is None or not isinstance(size, int) or size == wanted
-        for size, wanted in zip(told, expected, strict=True)
+        for size, wanted in zip(declared, expected, strict=True)
     )

@@ -1,4 +1,4 @@
-"""What sites are told of an inspection: one step after the other, as data. No code travels, and no price.
+"""The part of an inspection that sites receive: one step after the other, as data. No code travels, and no price.
 
 A step is a run of its own at a site. Its plan names the selections (as tables of TOML would), the noise of questions,
 and the model that judges rows: an ONNX file by its hash, or something that the site has installed by its name.
@@ -65,34 +65,34 @@ class Plan:
         }
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Plan:
-        """What `to_dict` wrote; anything else is refused."""
-        _check_keys("inspection", given, _KEYS)
-        noise, named = given["noise"], given["selections"]
+    def from_dict(cls, keys: Mapping[str, Any]) -> Plan:
+        """Read what `to_dict` wrote; anything else is refused."""
+        _check_keys("inspection", keys, _KEYS)
+        noise, named = keys["noise"], keys["selections"]
         if noise is not None and not (isinstance(noise, (int, float)) and math.isfinite(noise) and noise > 0):
             raise BadInput(f"inspection: noise={noise!r}: expected a number above 0, or none")
         if not isinstance(named, Mapping) or not 1 <= len(named) <= 2:
             raise BadInput("inspection: expected one selection or two")
-        texts = [given[key] for key in ("name", "onnx", "entry_point")]
-        if not all(isinstance(text, str) for text in texts) or not given["name"]:
+        texts = [keys[key] for key in ("name", "onnx", "entry_point")]
+        if not all(isinstance(text, str) for text in texts) or not keys["name"]:
             raise BadInput("inspection: name, onnx and entry_point are texts, and the name is not empty")
-        source = Source(given["onnx"], given["entry_point"])
+        source = Source(keys["onnx"], keys["entry_point"])
         if source.onnx and source.entry_point:
             raise BadInput("inspection: expected one model, not an ONNX file and an entry point")
         selections = {str(name): _selection(table) for name, table in named.items()}
-        return cls(given["name"], selections, noise, source, _step(given["step"]))
+        return cls(keys["name"], selections, noise, source, _step(keys["step"]))
 
 
-def _step(given: Any) -> Step:
-    _check_keys("step", given, _STEP_KEYS)
-    kind, place, tables = given["kind"], given["place"], given["of"]
+def _step(keys: Any) -> Step:
+    _check_keys("step", keys, _STEP_KEYS)
+    kind, place, tables = keys["kind"], keys["place"], keys["of"]
     if type(place) is not int or not 0 <= place < 10 or not isinstance(tables, list) or not tables:
         raise BadInput(
             f"step: place={place!r} of {type(tables).__name__}: expected a small number and a list"
         )
     of = tuple(_selection(table) for table in tables)
     if kind == Training.kind and len(of) == 1:
-        return Training(str(given["name"]), of, place)
+        return Training(str(keys["name"]), of, place)
     if kind == MEETING or (kind in (SHARES, SLICES) and len(of) == 1):
         return Question(kind, of, place)
     raise BadInput(f"step: kind={kind!r} about {len(of)} selections: no such step")
@@ -104,10 +104,10 @@ def _table(selection: Selection) -> dict[str, Any]:
     return {**selection.table, **({"classes": list(classes)} if classes else {})}
 
 
-def _selection(given: Any) -> Selection:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"inspection: a selection is {type(given).__name__}; expected a table")
-    keys = dict(given)
+def _selection(table: Any) -> Selection:
+    if not isinstance(table, Mapping):
+        raise BadInput(f"inspection: a selection is {type(table).__name__}; expected a table")
+    keys = dict(table)
     classes = keys.pop("classes", [])
     selection = Selection.parse(keys)
     if not classes:
@@ -117,6 +117,6 @@ def _selection(given: Any) -> Selection:
     return replace(selection, criterion=replace(selection.criterion, classes=tuple(classes)))
 
 
-def _check_keys(what: str, given: Any, expected: tuple[str, ...]) -> None:
-    if not isinstance(given, Mapping) or set(given) != set(expected):
+def _check_keys(what: str, table: Any, expected: tuple[str, ...]) -> None:
+    if not isinstance(table, Mapping) or set(table) != set(expected):
         raise BadInput(f"{what}: expected the keys {', '.join(expected)}")

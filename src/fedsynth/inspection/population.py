@@ -39,12 +39,12 @@ class Simulated:
 
     def ask(self, question: Question, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
         """Ask all of them."""
-        link = InProcess(question.held(self.rows), rng)
+        link = InProcess(question.clients(self.rows), rng)
         return ask(query, link, ServerState(0, {}), rng, pay).numpy()
 
     def train(self, step: Training, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
         """Train on what they select."""
-        return train_on(step.held(self.rows), algorithm, rng, pay, self.device)
+        return train_on(step.clients(self.rows), algorithm, rng, pay, self.device)
 
 
 def train_on(clients: Clients, algorithm: Algorithm, rng: Rng, pay: Pay, device: str = "cpu") -> ServerState:

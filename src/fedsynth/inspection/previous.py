@@ -39,6 +39,6 @@ class Earlier:
         return cls(folder, root, Schema.load(folder / "schema.json"))
 
     def sample(self, name: str) -> Sample | None:
-        """What the selection of that name looked like; None if there was none."""
+        """Return the sample of the selection of that name; None if there was none."""
         kept = Sample(self.schema).file(self.folder, name)
         return Sample.load(self.folder, name, self.schema) if kept.is_file() else None

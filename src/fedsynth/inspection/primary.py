@@ -95,10 +95,10 @@ def _encoded_shape(schema: Schema) -> tuple[int | None, ...]:
 
 def check_entry_point(name: str) -> None:
     """Refuse a name under which nothing is installed here."""
-    found = _entry_points()
-    if name not in found:
+    installed = _entry_points()
+    if name not in installed:
         raise BadInput(
-            f"entry_point={name!r}: nothing of that name is installed in the group {GROUP}; {nearest(name, found)}"
+            f"entry_point={name!r}: nothing of that name is installed in the group {GROUP}; {nearest(name, installed)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What left the clients in an inspection: answers and models, all of it noisy. Everything else follows from it."""
+"""All that left the clients in an inspection: noisy answers and models. Everything else follows from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = "seen.json"
 
 @dataclass(frozen=True)
 class Taken:
-    """What was selected, in words; how many clients met it, up to noise; and the model of it."""
+    """A selection in words, how many clients met it (up to noise), and the model of it."""
 
     words: str
     share: Share
@@ -29,7 +29,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the clients told, and the trainer of all models; `seeded` if any of the noise could be drawn again."""
+    """The clients' answers, and the trainer of all models; `seeded` if any of the noise could be drawn again."""
 
     trainer: Trainer
     models: Mapping[str, Taken]
@@ -56,15 +56,15 @@ class Seen:
 
     @classmethod
     def load(cls, folder: Path, request: Request, schema: Schema) -> Seen:
-        """What `save` wrote for this request; `schema` is the one that models were trained with."""
-        told = json.loads((folder / FILE).read_text())
-        trainer = Trainer.of(request, schema, told["clients"])
-        if told["noise_multiplier"] is not None:
-            trainer = trainer.with_noise(told["noise_multiplier"])
+        """Read what `save` wrote for this request; `schema` is the one that models were trained with."""
+        keys = json.loads((folder / FILE).read_text())
+        trainer = Trainer.of(request, schema, keys["clients"])
+        if keys["noise_multiplier"] is not None:
+            trainer = trainer.with_noise(keys["noise_multiplier"])
         models = {}
-        for name, taken in told["models"].items():
+        for name, taken in keys["models"].items():
             path = folder / f"{name}.safetensors"
             generator = Generator.load(path, schema, trainer.recipe.name, trainer.values)
             models[name] = Taken(taken["words"], Share(**taken["share"]), generator)
-        spreads = tuple(Spread(**{**spread, "counts": tuple(spread["counts"])}) for spread in told["spreads"])
-        return cls(trainer, models, spreads, told["seeded"])
+        spreads = tuple(Spread(**{**spread, "counts": tuple(spread["counts"])}) for spread in keys["spreads"])
+        return cls(trainer, models, spreads, keys["seeded"])

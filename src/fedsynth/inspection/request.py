@@ -1,4 +1,4 @@
-"""What is to be looked at in an inspection, and what it may cost."""
+"""The request for an inspection: selections, and what they may cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedsynth.synthesis.request import Request
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is to be looked at, and what it may cost. `model` is for clients in this process: sites have their own."""
+    """Selections to look at, and what they may cost. `model` is for clients in this process: sites have their own."""
 
     request: Request
     schema: Schema

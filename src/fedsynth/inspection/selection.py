@@ -1,4 +1,4 @@
-"""What a model is trained on: rows that meet a criterion, or all rows of clients that do; decided at each client.
+"""The rows that a model is trained on: those that meet a criterion, or all of clients that do; each client decides.
 
 A client that does not qualify stays in the federation with no rows: it is drawn like the others and sends an update
 of zeros. So neither the cohort nor any denominator tells who qualified, or how many.
@@ -39,23 +39,23 @@ class Bound:
     percentile: bool = False
 
     @classmethod
-    def parse(cls, name: str, given: Any) -> Bound:
+    def parse(cls, name: str, value: Any) -> Bound:
         """A number in [0, 1], or a text like "25%"."""
-        number, percentile = given, False
-        if isinstance(given, str) and given.endswith("%"):
+        number, percentile = value, False
+        if isinstance(value, str) and value.endswith("%"):
             try:
-                number, percentile = float(given[:-1]) / 100, True
+                number, percentile = float(value[:-1]) / 100, True
             except ValueError:
                 number = None
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
             raise BadInput(
-                f'{name}={given!r}: expected a share between 0 and 1, or a percentile over clients such as "25%"'
+                f'{name}={value!r}: expected a share between 0 and 1, or a percentile over clients such as "25%"'
             )
         return cls(float(number), percentile)
 
     @property
     def given(self) -> float | str:
-        """What `parse` reads it from."""
+        """The value that `parse` reads it from."""
         return f"{self.value * 100!r}%" if self.percentile else self.value
 
 
@@ -126,8 +126,8 @@ class Selection:
     def table(self) -> dict[str, Any]:
         """The keys that `parse` makes it from."""
         bounds = {"below": self.below, "above": self.above}
-        given = {side: bound.given for side, bound in bounds.items() if bound is not None}
-        return {"by": self.by, **self.criterion.table, **given, "at_least": self.at_least}
+        sides = {side: bound.given for side, bound in bounds.items() if bound is not None}
+        return {"by": self.by, **self.criterion.table, **sides, "at_least": self.at_least}
 
     @property
     def percentiles(self) -> bool:
@@ -142,16 +142,16 @@ class Selection:
     @property
     def words(self) -> str:
         """The selection in a sentence."""
-        asked = self.criterion.words
+        criterion = self.criterion.words
         if self.by == "example":
             fewest = f", at clients with {self.at_least} or more" if self.at_least > 1 else ""
-            return f"examples: {asked}{fewest}"
+            return f"examples: {criterion}{fewest}"
         sides = [
             f"{side} {_shown(bound)}"
             for side, bound in (("below", self.below), ("above", self.above))
             if bound
         ]
-        return f"users whose share of rows with {asked} is {' and '.join(sides)}"
+        return f"users whose share of rows with {criterion} is {' and '.join(sides)}"
 
     def chosen(self, marks: np.ndarray) -> np.ndarray:
         """Which of one client's rows are trained on, given the rows that meet the criterion."""
@@ -166,11 +166,11 @@ class Selection:
 
     def settled(self, quantile: Mapping[float, float]) -> Selection:
         """The same selection with its percentiles replaced by the bounds that they were found to be."""
-        found = {
+        settled = {
             side: Bound(quantile[bound.value]) if bound is not None and bound.percentile else bound
             for side, bound in (("below", self.below), ("above", self.above))
         }
-        return replace(self, below=found["below"], above=found["above"])
+        return replace(self, below=settled["below"], above=settled["above"])
 
 
 def _shown(bound: Bound) -> str:

@@ -1,4 +1,4 @@
-"""What clients are asked for in an inspection, one thing at a time: an answer to a question, or to be trained on.
+"""The steps of an inspection, one at a time: clients answer a question, or a model is trained on their rows.
 
 A step is data: which selections it is about. What a client holds in it is computed from its rows where these are, by
 the same code in the simulator and at a site.
@@ -47,8 +47,8 @@ class Rows:
     def encoded(self) -> Clients:
         """All rows, selected or not: what is wrong with one must not depend on the selection."""
         unlabelled = self.trained.label != self.schema.label
-        held = strip_labels(self.raw, self.schema.label) if unlabelled else self.raw
-        return encode_clients(held, self.trained)
+        raw = strip_labels(self.raw, self.schema.label) if unlabelled else self.raw
+        return encode_clients(raw, self.trained)
 
     def marks(self, criterion: Criterion) -> Marks:
         """Which rows meet a criterion; each is evaluated once."""
@@ -74,7 +74,7 @@ class Training:
     def query(self, schema: Schema, clients: int, noise_multiplier: float | None) -> None:
         """Nothing is asked but what the recipe asks."""
 
-    def held(self, rows: Rows) -> Clients:
+    def clients(self, rows: Rows) -> Clients:
         """The rows that each client selected."""
         (selection,) = self.of
         return select(rows.raw, rows.encoded, selection, rows.marks(selection.criterion))
@@ -82,7 +82,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Given:
-    """What each client computed at home, as its one row."""
+    """Passes on the vector that each client computed at home, as its one row."""
 
     def __call__(self, data: Padded) -> Tensor:
         """[clients, numbers]."""
@@ -130,7 +130,7 @@ class Question:
         """Each client's answer, [clients, numbers]."""
         return _ANSWERS[self.kind](rows, self.of)
 
-    def held(self, rows: Rows) -> Clients:
+    def clients(self, rows: Rows) -> Clients:
         """The answers, as one row a client."""
         answers = torch.from_numpy(np.ascontiguousarray(self.answers(rows), dtype=np.float32))
         return Clients(answers, torch.zeros(len(answers), dtype=torch.int64), np.arange(len(answers) + 1))

@@ -30,7 +30,7 @@ _EDGES = tuple(step / BINS for step in range(BINS + 1))
 
 @dataclass(frozen=True)
 class Spread:
-    """What is known of the clients' shares: noisy numbers of clients by bin, and of those at which the model failed."""
+    """The spread of the clients' shares: noisy numbers of clients by bin, and of those at which the model failed."""
 
     criterion: str
     counts: tuple[float, ...]
@@ -45,16 +45,16 @@ class Spread:
     def settle(self, selection: Selection) -> Selection:
         """The selection with its percentiles as bounds."""
         wanted = [b.value for b in (selection.below, selection.above) if b is not None and b.percentile]
-        found = quantiles(torch.tensor(self.counts), _EDGES, wanted)
-        return selection.settled(dict(zip(wanted, found, strict=True)))
+        bounds = quantiles(torch.tensor(self.counts), _EDGES, wanted)
+        return selection.settled(dict(zip(wanted, bounds, strict=True)))
 
 
 def weak_classes(criterion: Criterion, answer: np.ndarray, deviation: float) -> Criterion:
     """The classes whose accuracy is below the bound; one too rare to be told from noise is left out."""
     classes = len(answer) // 2
     right, wrong = answer[:classes].clip(0), answer[classes:].clip(0)
-    seen = right + wrong > 3 * deviation
-    weak = seen & (right / np.maximum(right + wrong, 1e-9) < criterion["accuracy_below"])
+    frequent = right + wrong > 3 * deviation
+    weak = frequent & (right / np.maximum(right + wrong, 1e-9) < criterion["accuracy_below"])
     return replace(criterion, classes=tuple(np.flatnonzero(weak).tolist()))
 
 
@@ -75,7 +75,7 @@ class Survey:
 
     @classmethod
     def of(cls, selections: Mapping[str, Selection]) -> Survey:
-        """What has to be asked before these selections can be trained on."""
+        """Return the questions to ask before these selections can be trained on."""
         questions: dict[Criterion, Question] = {}
         for selection in selections.values():
             criterion = selection.criterion
@@ -108,7 +108,7 @@ class Survey:
         )
 
     def events(self, noise: float | None) -> list[DpEvent]:
-        """What the answers cost."""
+        """The events that the answers cost."""
         return [] if noise is None else [gaussian_event(noise)] * self.size
 
     def conduct(

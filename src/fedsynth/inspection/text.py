@@ -1,4 +1,4 @@
-"""What language models tell of texts that nobody may read: unknown words by position, likely words, shifts.
+"""Views of texts that nobody may read, by language models: unknown words by position, likely words, shifts.
 
 Everything here is computed from released models alone, so it costs nothing more. Probabilities are the model's own and
 not shares of samples (Augenstein et al. 2020, equation 1), which is exact at the first position and smooth elsewhere.
@@ -44,8 +44,8 @@ class Speaker:
     @cached_property
     def model(self) -> LanguageModel:
         """The model as it was trained, whatever temperature it writes with."""
-        made = cast(LanguageModel, self.generator.model)
-        return replace(made, temperature=1.0, top=0)
+        model = cast(LanguageModel, self.generator.model)
+        return replace(model, temperature=1.0, top=0)
 
     @cached_property
     def params(self) -> Mapping[str, Params]:

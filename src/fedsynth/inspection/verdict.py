@@ -69,9 +69,9 @@ def judge(
     deviations = max(_LEAST_DEVIATIONS, quantile)
     findings = []
     for name, value in values.items():
-        seen = [entry[name] for entry in null if name in entry]
-        expected = float(np.mean(seen)) if seen else 0.0
-        deviation = float(np.std(seen, ddof=1)) if len(seen) > 1 else 0.0
+        noise_values = [entry[name] for entry in null if name in entry]
+        expected = float(np.mean(noise_values)) if noise_values else 0.0
+        deviation = float(np.std(noise_values, ddof=1)) if len(noise_values) > 1 else 0.0
         threshold = tolerance + expected + deviations * deviation if null else None
         findings.append(Finding(name, float(value), expected, deviation, threshold))
     return tuple(findings)
@@ -106,11 +106,11 @@ class Simulation:
         return [differences(one, other) for one, other in pairs]
 
     def _side(self, trainer: Trainer, together: Sample, share: Share, count: int, rng: Rng) -> list[Sample]:
-        made = []
+        samples = []
         for number in range(count):
             stream = rng.at("model", number)
             holding = share.drawn(stream.at("share"))
             clients = made_up_clients(together, trainer.task.clients, holding, self.rows, stream)
             generator = trainer.train(clients, share.guess, stream)
-            made.append(Sample.draw(generator, self.shown, stream.at("sample")))
-        return made
+            samples.append(Sample.draw(generator, self.shown, stream.at("sample")))
+        return samples

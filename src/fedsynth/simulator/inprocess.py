@@ -115,8 +115,8 @@ class InProcess:
 
     def index(self, waiting: np.ndarray | None = None) -> dict[str, Tensor]:
         """Where in the store each client's memory lies, also of those whose last round is not complete but kept."""
-        held = {} if waiting is None else self.store.waiting(waiting - self._first)
-        return {**self.store.index(), **held}
+        waiting_memory = {} if waiting is None else self.store.waiting(waiting - self._first)
+        return {**self.store.index(), **waiting_memory}
 
     def restore(self, index: dict[str, Tensor]) -> None:
         """Go back to a checkpoint."""

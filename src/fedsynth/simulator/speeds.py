@@ -13,7 +13,7 @@ from fedsynth.rng import Rng
 
 @dataclass(frozen=True)
 class Speeds:
-    """What a client's round takes in simulated seconds.
+    """The simulated seconds that a client's round takes.
 
     A client has a pace of its own, log-normal around `typical_s`; a share of `stragglers` is `factor` times slower.
     Each round varies by `jitter`, and with the chance `dropouts` its result gets lost.
@@ -45,18 +45,18 @@ class Speeds:
         20.0
         """
         known = [item.name for item in fields(cls)]
-        given: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for pair in [] if text == "default" else text.split(","):
             name, equals, value = (piece.strip() for piece in pair.partition("="))
             if name not in known or not equals:
                 raise BadInput(f"simulate_speeds: {pair!r}: expected NAME=VALUE; {nearest(name, known)}")
             try:
-                given[name] = float(value)
+                numbers[name] = float(value)
             except ValueError:
                 raise BadInput(f"simulate_speeds: {pair!r}: expected a number") from None
-        if any(not math.isfinite(value) for value in given.values()):
+        if any(not math.isfinite(value) for value in numbers.values()):
             raise BadInput(f"simulate_speeds: {text!r}: expected finite numbers")
-        return cls(**given)
+        return cls(**numbers)
 
     def paces(self, clients: int, rng: Rng) -> np.ndarray:
         """Simulated seconds [clients] that each client's round takes, more or less."""

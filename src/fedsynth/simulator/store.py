@@ -1,4 +1,4 @@
-"""What simulated clients remember, in one file: read and written by cohort, so memory does not grow with clients.
+"""Simulated clients' memory in one file: read and written by cohort, so memory does not grow with clients.
 
 A record is a fixed number of float32. Writes go to fresh slots and become visible with `commit`, so a crash in the
 middle of a round leaves the last committed round whole (the same idea as shadow paging).

@@ -112,11 +112,11 @@ class VirtualClock:
         return np.empty(0, dtype=np.int64)
 
     def commit(self, state: ServerState) -> None:
-        """What those that arrived have learned is valid; the others' waits until they arrive."""
+        """Make valid what those that arrived have learned; the others' waits until they arrive."""
         self._inner.commit(state, self._came())
         self._arrived.clear()
         needed = {journey.version for journey in self._flight.values()}
-        self._versions = {number: held for number, held in self._versions.items() if number in needed}
+        self._versions = {number: past for number, past in self._versions.items() if number in needed}
 
     def _came(self) -> np.ndarray:
         """Those that arrived since the last step."""
@@ -133,8 +133,8 @@ class VirtualClock:
             "clock/due": torch.tensor([j.due_s for j in self._flight.values()], dtype=torch.float64),
         }
         for number, state in self._versions.items():
-            held = replace(state, memory={}, standing={}).to_tensors()
-            tensors |= {f"version {number}/{name}": value.clone() for name, value in held.items()}
+            saved = replace(state, memory={}, standing={}).to_tensors()
+            tensors |= {f"version {number}/{name}": value.clone() for name, value in saved.items()}
         if self._arrived:
             tensors |= _kept(self._arrived)
         return {**tensors, **self._inner.index(self._came())}
@@ -156,7 +156,7 @@ class VirtualClock:
             label, _, rest = name.partition("/")
             if label.startswith("version "):
                 states.setdefault(int(label.removeprefix("version ")), {})[rest] = value
-        self._versions = {number: ServerState.from_tensors(held) for number, held in states.items()}
+        self._versions = {number: ServerState.from_tensors(tensors) for number, tensors in states.items()}
         self._again = _replayed(index)
 
     def close(self, state: ServerState) -> None:

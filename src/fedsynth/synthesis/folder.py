@@ -29,7 +29,7 @@ def beside(path: Path | str) -> Path:
 
 
 class Keeper(Protocol):
-    """What clients remember, as far as the server's checkpoint has to know of it."""
+    """The clients' memory, as far as the server's checkpoint has to know of it."""
 
     def index(self) -> dict[str, Tensor]:
         """Named tensors for the checkpoint."""
@@ -106,7 +106,7 @@ class Folder:
         write_file(self.recipe, tomli_w.dumps(dict(recipe)))
 
     def read_recipe(self) -> dict[str, Any]:
-        """What the run was asked to do."""
+        """Read the run's request."""
         if not self.recipe.exists():
             raise BadInput(
                 f"{self.path}: not a run (no recipe.toml); expected a folder that `fedsynth run` made"

@@ -1,4 +1,4 @@
-"""What a simulated run will take, measured before it starts: a few clients work once, and nothing of it is kept."""
+"""The time and memory of a simulated run, measured before it starts: a few clients work once, nothing is kept."""
 
 from __future__ import annotations
 

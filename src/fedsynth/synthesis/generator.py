@@ -31,7 +31,7 @@ Images = tuple[np.ndarray, np.ndarray | None]
 
 @dataclass(frozen=True)
 class Generator:
-    """What may be given to anyone: the generating part's parameters, the class balance and the schema."""
+    """A generator that may be given to anyone: its parameters, the class balance and the schema."""
 
     schema: Schema
     recipe: str
@@ -159,19 +159,19 @@ class Generator:
         empty = cls(schema, recipe, values, {}, tensors.pop("balance", None))
         parts = {}
         for part, layout in layouts(empty.model).items():
-            found = {n: tensors[f"{part}.{n}"] for n in layout.names if f"{part}.{n}" in tensors}
-            if not found:
+            named = {n: tensors[f"{part}.{n}"] for n in layout.names if f"{part}.{n}" in tensors}
+            if not named:
                 continue
             wrong = [
                 n
                 for n, s in zip(layout.names, layout.shapes, strict=True)
-                if found.get(n) is None or (tuple(found[n].shape) != s and not layout.open_ended)
+                if named.get(n) is None or (tuple(named[n].shape) != s and not layout.open_ended)
             ]
             if wrong:
                 raise BadInput(
                     f"{path}: {part} does not fit the recipe ({wrong[0]} is missing or has another shape)"
                 )
-            parts[part] = layout.join(found)
+            parts[part] = layout.join(named)
         return cls(schema, recipe, values, parts, empty.balance)
 
 

@@ -44,7 +44,7 @@ class Meter:
 
 
 def worst_off(lines: Sequence[Line], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
-    """What the lines cost the client that paid most, or a record of it."""
+    """The cost of the lines to the client that paid most, or to a record of it."""
     groups = [[priced(line, unit, adjacency) for line in group] for group in exposures(lines)]
     if len(groups) == 1:
         return groups[0]

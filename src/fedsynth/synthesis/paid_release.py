@@ -56,13 +56,13 @@ class Payers:
     ledger: Ledger
     rng: Rng
 
-    def shares(self, what: str, asked: CellShares, clients: Clients, noise: float) -> np.ndarray:
+    def shares(self, what: str, learn: CellShares, clients: Clients, noise: float) -> np.ndarray:
         """The noisy sums of the units' shares, [columns, size]."""
-        noisy = self._ask(what, asked, asked.columns * asked.size, clients, noise)
-        return noisy.numpy().reshape(asked.columns, asked.size)
+        noisy = self._ask(what, learn, learn.columns * learn.size, clients, noise)
+        return noisy.numpy().reshape(learn.columns, learn.size)
 
     def holdings(
-        self, what: str, asked: Holdings, clients: Clients, noise: float, delta: float
+        self, what: str, learn: Holdings, clients: Clients, noise: float, delta: float
     ) -> tuple[list[np.ndarray], float]:
         """Noisy weights of each column's values, and the weight above which a value may be shown.
 
@@ -71,15 +71,15 @@ class Payers:
         """
         lone = account.EpsilonDeltaDpEvent(0.0, delta * SELECTION)
         self.ledger.append(lone, what=f"showing what one {self.unit} holds", unit=self.unit, run="schema")
-        noisy = self._ask(what, asked, sum(asked.sizes), clients, noise)
+        noisy = self._ask(what, learn, sum(learn.sizes), clients, noise)
         # A step of the grid more, because the noise is discrete: its tail lies within a step of the normal one's
         # (Canonne, Kamath and Steinke 2020).
-        threshold = asked.threshold(noise, delta * SELECTION) + Clip(1.0).step
-        return [block.numpy() for block in torch.split(noisy, list(asked.sizes))], threshold
+        threshold = learn.threshold(noise, delta * SELECTION) + Clip(1.0).step
+        return [block.numpy() for block in torch.split(noisy, list(learn.sizes))], threshold
 
     def _ask(
-        self, what: str, asked: CellShares | Holdings, dim: int, clients: Clients, noise: float
+        self, what: str, learn: CellShares | Holdings, dim: int, clients: Clients, noise: float
     ) -> Tensor:
-        query = Query(what, asked, dim, CentralGaussian(Clip(1.0), noise), len(clients), self.unit)
+        query = Query(what, learn, dim, CentralGaussian(Clip(1.0), noise), len(clients), self.unit)
         pay = Payer(self.ledger, "schema").pay
         return ask(query, InProcess(clients, self.rng), ServerState(0, {}), self.rng, pay)

@@ -106,8 +106,8 @@ def pay_for_schema(
     rows, payers = _Rows.of(raw, missing), Payers(unit, ledger, rng)
     for noise in for_types:
         known.update(_learn_types(rows, unknown, payers, noise))
-    asked = [known[name] for name in names if not known[name].complete]
-    learned = _learn_values(rows, asked, payers, for_values, delta)
+    incomplete = [known[name] for name in names if not known[name].complete]
+    learned = _learn_values(rows, incomplete, payers, for_values, delta)
     learned.update({name: _as_classes(learned[name]) for name in unknown if name in learned})
     fitted = _learn_fit(rows, learned, label, payers, for_fit)
     fitted = {name: replace(column, missing_values=missing) for name, column in fitted.items()}
@@ -140,9 +140,9 @@ def _schema(
 
 def _learn_types(rows: _Rows, names: list[str], payers: Payers, noise: float) -> dict[str, Declared]:
     """Type and decimals of each column, as if they were declared, from the noisy shares of kinds of cells."""
-    asked = CellShares(len(names), KINDS)
+    shares = CellShares(len(names), KINDS)
     clients = rows.clients([rows.cells[name].kinds() for name in names])
-    noisy = payers.shares("types of columns", asked, clients, noise)
+    noisy = payers.shares("types of columns", shares, clients, noise)
     return {
         name: declared({"name": name, **_type_of(block, noise)})
         for name, block in zip(names, noisy, strict=True)
@@ -177,11 +177,11 @@ def _type_of(noisy: np.ndarray, noise: float) -> dict[str, str | int]:
 
 
 def _learn_values(
-    rows: _Rows, asked: list[Declared], payers: Payers, noise: float, delta: float
+    rows: _Rows, incomplete: list[Declared], payers: Payers, noise: float, delta: float
 ) -> dict[str, Declared]:
     """Each column with its bounds or categories; without those of which nothing stands out of the noise."""
-    values = [_values(item.column, rows.cells[item.column.name]) for item in asked]
-    edges = [len(_edges(item.column)) - 1 for item in asked]
+    values = [_values(item.column, rows.cells[item.column.name]) for item in incomplete]
+    edges = [len(_edges(item.column)) - 1 for item in incomplete]
     sizes = tuple(
         size if texts is None else len(texts) for size, (_, texts) in zip(edges, values, strict=True)
     )
@@ -189,7 +189,7 @@ def _learn_values(
     clients = rows.clients([codes for codes, _ in values])
     blocks, threshold = payers.holdings("bounds and categories of columns", holdings, clients, noise, delta)
     learned = {}
-    for item, (_, texts), noisy in zip(asked, values, blocks, strict=True):
+    for item, (_, texts), noisy in zip(incomplete, values, blocks, strict=True):
         column = (
             _bounded(item.column, np.flatnonzero(noisy > 4 * noise))  # one bucket in 30,000 is a wrong one
             if texts is None
@@ -271,9 +271,9 @@ def _learn_fit(
     """Each column with a place for missing values and for other categories, if more than hardly any cell needs it."""
     if not learned:
         return {}
-    asked = CellShares(len(learned), UNFIT + 1)
+    shares = CellShares(len(learned), UNFIT + 1)
     fits = [fit_of(item.column, pd.Series(rows.cells[name].texts)) for name, item in learned.items()]
-    noisy = payers.shares("missing values and rare categories", asked, rows.clients(fits), noise)
+    noisy = payers.shares("missing values and rare categories", shares, rows.clients(fits), noise)
     return {
         name: _with_places(item, block, noise, name == label)
         for (name, item), block in zip(learned.items(), noisy, strict=True)

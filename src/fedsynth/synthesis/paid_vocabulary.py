@@ -57,11 +57,12 @@ def pay_for_vocabulary(
 def _held(texts: Sequence[str], owners: Sequence[str] | np.ndarray) -> tuple[Clients, list[str]]:
     """Each client's most frequent different words as rows of one code, and the words by code."""
     owner, names = by_column(owners)
-    found = [words_of(text) for text in texts]
-    written = np.array([word for listed in found for word in listed] or [""], dtype=object)
+    words_by_text = [words_of(text) for text in texts]
+    written = np.array([word for listed in words_by_text for word in listed] or [""], dtype=object)
     codes, words = pd.factorize(written, sort=True)  # by alphabet: see Holdings
     pairs = np.stack(
-        [np.repeat(owner, [len(listed) for listed in found]), codes[: sum(map(len, found))]], axis=1
+        [np.repeat(owner, [len(listed) for listed in words_by_text]), codes[: sum(map(len, words_by_text))]],
+        axis=1,
     )
     pairs, counts = np.unique(pairs, axis=0, return_counts=True)
     pairs = pairs[np.lexsort((pairs[:, 1], -counts, pairs[:, 0]))]

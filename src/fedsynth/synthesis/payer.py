@@ -25,7 +25,7 @@ _TYPES_FOR_FREE = "bounds and categories"  # the release of schemas whose types 
 
 
 def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
-    """What a schema cost, if any of it was paid for: the ledger beside its file, which every use of it goes on from."""
+    """Return the ledger beside a schema's file, if any of it was paid for; every use of the schema goes on from it."""
     paid = [name for name, source in schema.provenance.items() if source == "paid"]
     if not paid:
         return None

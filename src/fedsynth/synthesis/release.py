@@ -1,4 +1,4 @@
-"""What leaves a finished run: the generator with the parts that may be known, and the statement about them."""
+"""The release of a finished run: the generator with the parts that may be known, and the statement about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def released(
 
 
 def caveats_of(prepared: Prepared, raw: RawClients) -> tuple[str, ...]:
-    """What the statement must say of a promise to participants that are simulated."""
+    """Return what the statement must say of a promise to participants that are simulated."""
     if raw.dealt is None or prepared.recipe.pooled or not prepared.request.private:
         return ()
     reads_rows = parse_split(raw.dealt).reads_rows
@@ -79,7 +79,7 @@ def release(
     """The generator and its statement; `seeded` if any noise of the run can be drawn again."""
     algorithm, request = prepared.algorithm, prepared.request
     generator = released(algorithm, state, prepared.schema, request.recipe, prepared.values)
-    told = statement(
+    promise = statement(
         ledger,
         delta=request.delta or 0.0,
         adjacency=prepared.adjacency,
@@ -90,4 +90,4 @@ def release(
         caveats=(*algorithm.caveats, *algorithm.transport.caveats, *caveats),
         units=public_units(prepared.recipe, prepared.unit, algorithm.schedule.clients, prepared.values),
     )
-    return generator, told
+    return generator, promise

@@ -68,10 +68,10 @@ def checked_run(path: Path | str) -> CheckedRun:
 
 
 def _stamp(place: Folder) -> tuple[tuple[str, int, int, int, int], ...]:
-    """What changes when somebody writes to a file of a run."""
+    """A stamp that changes when somebody writes to a file of a run."""
     files = (*_released(place), place.ledger, head_path(place.ledger), place.state)
-    found = [(file.name, file.stat()) for file in files if file.exists()]
-    return tuple((name, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) for name, now in found)
+    stats = [(file.name, file.stat()) for file in files if file.exists()]
+    return tuple((name, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) for name, now in stats)
 
 
 @lru_cache(_KNOWN)
@@ -98,12 +98,12 @@ def problems_of(path: Path | str) -> list[str]:
     named = Ledger(place.ledger).files()
     _finish_renewals(place, named)
     missing = [name for name in named or () if not (place.path / name).exists()]
-    found = [
+    problems = [
         *changed_files(place, named),
         *(f"{place.path / name}: it is missing; restore it from a copy" for name in missing),
     ]
-    if found or not place.recipe.exists() or not place.finished:
-        return found
+    if problems or not place.recipe.exists() or not place.finished:
+        return problems
     try:
         checked_run(path)
     except (BadInput, NotPrivate) as error:
@@ -136,10 +136,10 @@ def _refuse_changed(place: Folder, named: Mapping[str, str] | None) -> None:
         raise NotPrivate(problems[0])
 
 
-def write_result(place: Folder, generator: Generator, told: Statement) -> None:
+def write_result(place: Folder, generator: Generator, statement: Statement) -> None:
     """Write what a run released and the statement about it, and close the run."""
     generator.save(place.generator)
-    told.save(place.privacy)
+    statement.save(place.privacy)
     close(place)
 
 

@@ -1,4 +1,4 @@
-"""What a ledger says of clients that outlive a version, when their server is started again."""
+"""Read a ledger for clients that outlive a version, when their server is started again."""
 
 from __future__ import annotations
 

@@ -92,10 +92,10 @@ class Synthesizer:
     @classmethod
     def of(cls, request: Request, schema: Schema) -> Synthesizer:
         """A synthesizer for a request, as the command line makes it."""
-        made = cls.__new__(cls)
-        made.schema, made.request, made.history, made.notes = schema, request.resolved(schema), [], []
-        made._chunk, made._generator, made._statement, made._ledger = None, None, None, Ledger(None)
-        return made
+        new = cls.__new__(cls)
+        new.schema, new.request, new.history, new.notes = schema, request.resolved(schema), [], []
+        new._chunk, new._generator, new._statement, new._ledger = None, None, None, Ledger(None)
+        return new
 
     def fit(
         self,
@@ -198,7 +198,7 @@ class Synthesizer:
 
     @property
     def generator(self) -> Generator:
-        """What was released."""
+        """The released generator."""
         if self._generator is None:
             raise BadInput("this synthesizer is not trained; call fit first, or load a run")
         return self._generator
@@ -224,10 +224,10 @@ class Synthesizer:
     def load(cls, path: Path | str) -> Synthesizer:
         """Read a finished run; refused if its files are not those that it released (see `checked_run`)."""
         run = checked_run(path)
-        made = cls.of(run.request, run.schema)
+        new = cls.of(run.request, run.schema)
         values = recipe_named(run.request.recipe).values(run.request.arguments)
-        made._generator = Generator.load(run.folder.generator, run.schema, run.request.recipe, values)
-        made._statement = run.statement
-        made._ledger = run.ledger
-        made.history = run.folder.read_history()
-        return made
+        new._generator = Generator.load(run.folder.generator, run.schema, run.request.recipe, values)
+        new._statement = run.statement
+        new._ledger = run.ledger
+        new.history = run.folder.read_history()
+        return new

@@ -112,11 +112,11 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
         )
 
 
-def task_of(recipe: Recipe, request: Request, schema: Schema, held: Clients) -> Task:
-    """What the recipe is asked to do for these clients."""
+def task_of(recipe: Recipe, request: Request, schema: Schema, clients: Clients) -> Task:
+    """The recipe's task for these clients."""
     return recipe.task(
         schema,
-        len(held),
+        len(clients),
         private=request.private,
         unit=request.unit,
         trust=request.trust,
@@ -137,34 +137,34 @@ def prepare(
     What `earlier` shows was spent on the schema already: it goes first into this run's ledger.
     """
     recipe = check_request(request, schema, clients)
-    held = clients.pooled() if recipe.pooled else clients
+    participants = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
-    task = task_of(recipe, request, schema, held)
+    task = task_of(recipe, request, schema, participants)
     refuse_without_effect(recipe, task, request.arguments)
     if request.target is None:
         if request.rounds is not None:
             values |= recipe.with_role("rounds", request.rounds)
-        return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
+        return Prepared(recipe, schema, participants, recipe.build(task, values), values, request)
     if earlier is not None:
         payer.begin_with(earlier)
     if task.unit == "record" and recipe.value_of("records", values) == 0:
         built = recipe.build(
-            task, {**values, **recipe.with_role("records", held.rows)}
+            task, {**values, **recipe.with_role("records", participants.rows)}
         )  # bad arguments cost nothing
         payer = payer.capped(request.target, task.unit, adjacency_of(built))
-        values |= recipe.with_role("records", _count_records(task, values, held, rng, payer))
+        values |= recipe.with_role("records", _count_records(task, values, participants, rng, payer))
     algorithm, values = fit_budget(recipe, task, values, request.target, payer.ledger.lines())
     payer.approve(algorithm, algorithm.rounds)
-    return Prepared(recipe, schema, held, algorithm, values, request)
+    return Prepared(recipe, schema, participants, algorithm, values, request)
 
 
 def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     """The run that a folder's recipe.toml describes: calibrated already, and not to be calibrated again."""
     recipe = check_request(request, schema, clients)
-    held = clients.pooled() if recipe.pooled else clients
+    participants = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
-    task = task_of(recipe, request, schema, held)
-    return Prepared(recipe, schema, held, recipe.build(task, values), values, request)
+    task = task_of(recipe, request, schema, participants)
+    return Prepared(recipe, schema, participants, recipe.build(task, values), values, request)
 
 
 def _count_records(task: Task, values: Mapping[str, Any], clients: Clients, rng: Rng, payer: Payer) -> int:
@@ -236,10 +236,12 @@ class Training:
             state = self._past_lost_turns(state)
         self.folder.cut_history(state.version)
         self.history = self.folder.read_history()
-        return self._train(state, reached, self._affordable(state), held=state.version)
+        return self._train(state, reached, self._affordable(state), paid_version=state.version)
 
-    def _train(self, state: ServerState, link: Distant, rounds: int, held: int | None = None) -> ServerState:
-        """`held` is the version whose clients may have paid already for what arrived."""
+    def _train(
+        self, state: ServerState, link: Distant, rounds: int, paid_version: int | None = None
+    ) -> ServerState:
+        """`paid_version` is the version whose clients may have paid already for what arrived."""
         algorithm = self.prepared.algorithm
         self.payer.approve(algorithm, rounds - state.version)
         known = state.balance is not None
@@ -249,7 +251,7 @@ class Training:
         if self.pace is not None:
             self.pace.start()
         meter, before = self._meter(state.version, rounds), self._releases(state)
-        repeated = None if held is None else When(held + 1)
+        repeated = None if paid_version is None else When(paid_version + 1)
 
         def pay(when: When, charges: list[Charge], ids: np.ndarray) -> None:
             if self.pace is not None:
@@ -257,7 +259,7 @@ class Training:
             again = algorithm.schedule.buffered and when == repeated
             (self.payer.pay_once if again else self.payer.pay)(when, charges, ids)
 
-        def seen(state: ServerState, done: Round) -> None:
+        def after_round(state: ServerState, done: Round) -> None:
             epsilon = meter.read(state.version, self._releases(state) - before) if meter else None
             self._note(done, epsilon)
             self._hold(state, link)
@@ -268,7 +270,9 @@ class Training:
             self._hold(state, link)
 
         ahead = hold if self.link is not None else lambda _: None  # who is simulated charges nobody by itself
-        state = run(algorithm, link, state, self.rng, pay, seen, rounds, hold, self.notes.append, ahead)
+        state = run(
+            algorithm, link, state, self.rng, pay, after_round, rounds, hold, self.notes.append, ahead
+        )
         if self.notes and state.version == 0:
             raise FedsynthError(f"nothing was learned: {self.notes[-1]}")
         return state
@@ -334,11 +338,15 @@ class Training:
     def _past_lost_turns(self, state: ServerState) -> ServerState:
         """The state after rounds that clients paid for and that were lost: their turn is over, and changed nothing."""
         lines = self.payer.ledger.lines()
-        asked = self.prepared.algorithm.opening
-        if state.balance is None and asked is not None and any(line.release == asked.what for line in lines):
+        opening = self.prepared.algorithm.opening
+        if (
+            state.balance is None
+            and opening is not None
+            and any(line.release == opening.what for line in lines)
+        ):
             raise BudgetExhausted(
-                f"{asked.what}: the ledger shows that clients answered, but the answers were lost; asking again would "
-                "cost them twice. Start a new run with other clients"
+                f"{opening.what}: the ledger shows that clients answered, but the answers were lost; asking again "
+                "would cost them twice. Start a new run with other clients"
             )
         paid = max((line.round for line in lines), default=0)
         return replace(state, version=max(state.version, paid))

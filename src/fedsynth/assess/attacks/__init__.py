@@ -1,1 +1,1 @@
-"""What an attacker learns from synthetic data."""
+"""Attacks on synthetic data, and the limits that a privacy claim sets them."""

@@ -38,11 +38,11 @@ def roc(members: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray
     if np.isnan(scores).any():
         raise BadInput("the attack gave a row no number; expected one for each row")
     thresholds = np.unique(scores)[::-1]
-    found = [
+    rates_of_sides = [
         (len(side) - np.searchsorted(np.sort(side), thresholds, side="left")) / len(side)
         for side in (others, members)
     ]
-    false, true = (np.concatenate([[0.0], rates]) for rates in found)
+    false, true = (np.concatenate([[0.0], rates]) for rates in rates_of_sides)
     return false, true
 
 
@@ -83,7 +83,7 @@ def attack_scores(
     confidence interval (`at_least`), the `ceiling`, what it allows this number to be (`allowed`) and whether
     `at_least` is above that (`above_ceiling`), which for a true claim and an honest test happens rarely.
     """
-    auc, found = area(members, others), true_positives_at(members, others)
+    auc, true_positives = area(members, others), true_positives_at(members, others)
     false, true = _thinned(*roc(members, others))
     best = float(np.max(true - false))
     shared = {
@@ -95,14 +95,14 @@ def attack_scores(
         "true_positive_rate": true.tolist(),
         "ceiling": None if ceiling is None else ceiling.to_dict(),
     }
-    count = round(found * len(members))
+    count = round(true_positives * len(members))
     false_alarms = math.floor(RATE * len(others))
     # the threshold was picked on these very rows, so its false positive rate is known only up to chance
     likely = float(upper_rate(false_alarms, len(others), CONFIDENCE))
     lowest = 1.0 - float(upper_rate(len(members) - count, len(members), CONFIDENCE))
-    told = [
+    measured = [
         (auc, least_area(auc, len(members), len(others)), None if ceiling is None else ceiling.auc),
-        (found, lowest, None if ceiling is None else float(ceiling.true_positive_rate(likely))),
+        (true_positives, lowest, None if ceiling is None else float(ceiling.true_positive_rate(likely))),
     ]
     return [
         Score(
@@ -116,7 +116,7 @@ def attack_scores(
                 "above_ceiling": None if limit is None else bool(least > limit),
             },
         )
-        for measure, (value, least, limit) in zip(MEASURES, told, strict=True)
+        for measure, (value, least, limit) in zip(MEASURES, measured, strict=True)
     ]
 
 
@@ -126,7 +126,7 @@ def attack_failures(name: str, reason: str) -> list[Score]:
 
 
 def attack_curves(scores: Sequence[Score]) -> list[dict[str, Any]]:
-    """What a plot of all attacks needs: name, curve, area and ceiling of each; failed attacks are left out.
+    """The data for a plot of all attacks: name, curve, area and ceiling of each; failed attacks are left out.
 
     An attack by shadow generators also says how many there were, of how many rows, and whether they were narrowed.
     """

@@ -76,11 +76,12 @@ def attribute_attack(
         advantage = failure(f"{NAME}: advantage", str(error), goal="min", range=(-1.0, 1.0))
         return [advantage, *attack_failures(NAME, str(error))]
     places = {column.name: place for place, column in enumerate(_columns(schema))}
-    found = {c.name: guess(learned, members, others, places[c.name], c, seed) for c in columns}
+    guesses = {c.name: guess(learned, members, others, places[c.name], c, seed) for c in columns}
     sure = [
-        np.mean([np.log(getattr(g, side)) for g in found.values()], axis=0) for side in ("members", "others")
+        np.mean([np.log(getattr(g, side)) for g in guesses.values()], axis=0)
+        for side in ("members", "others")
     ]
-    return [_advantage(found, ceiling), *attack_scores(NAME, sure[0], sure[1], ceiling)]
+    return [_advantage(guesses, ceiling), *attack_scores(NAME, sure[0], sure[1], ceiling)]
 
 
 def read_codes(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
@@ -110,13 +111,13 @@ def guess(
         chances = forest.predict_proba(np.delete(rows, place, axis=1))
         truth = as_classes(column, rows[:, place])
         index = np.array([known.get(int(value), -1) for value in truth])
-        given = np.where(index < 0, 0.0, chances[np.arange(len(rows)), np.maximum(index, 0)])
-        sides.append((np.maximum(given, 0.5 / _TREES), forest.classes_[chances.argmax(axis=1)] == truth))
+        confidence = np.where(index < 0, 0.0, chances[np.arange(len(rows)), np.maximum(index, 0)])
+        sides.append((np.maximum(confidence, 0.5 / _TREES), forest.classes_[chances.argmax(axis=1)] == truth))
     return Guesses(sides[0][0], sides[1][0], sides[0][1], sides[1][1])
 
 
 def as_classes(column: Column, numbers: np.ndarray) -> np.ndarray:
-    """What is to be guessed: the category, or in which tenth of its public range a number lies; missing is -1.
+    """The class to guess: the category, or in which tenth of its public range a number lies; missing is -1.
 
     >>> as_classes(Column("age", "integer", min=0, max=99), np.array([0.0, 55.0, np.nan]))
     array([ 0,  5, -1])
@@ -128,7 +129,7 @@ def as_classes(column: Column, numbers: np.ndarray) -> np.ndarray:
     return np.where(absent, -1, whole).astype(np.int64)
 
 
-def _advantage(found: dict[str, Guesses], ceiling: Ceiling | None) -> Score:
+def _advantage(guesses: dict[str, Guesses], ceiling: Ceiling | None) -> Score:
     """The mean advantage, with what each secret gave; a claim bounds members' rate by that of the others."""
     secrets = {
         name: {
@@ -138,19 +139,19 @@ def _advantage(found: dict[str, Guesses], ceiling: Ceiling | None) -> Score:
             "ceiling": None if ceiling is None else float(ceiling.true_positive_rate(g.others_right.mean())),
             "above_ceiling": None if ceiling is None else _above(g, ceiling),
         }
-        for name, g in found.items()
+        for name, g in guesses.items()
     }
-    worst = max(found, key=lambda name: found[name].advantage)
-    value = float(np.mean([g.advantage for g in found.values()]))
+    worst = max(guesses, key=lambda name: guesses[name].advantage)
+    value = float(np.mean([g.advantage for g in guesses.values()]))
     detail = {"secrets": secrets, "worst": worst, "ceiling": None if ceiling is None else ceiling.advantage}
     return Score(f"{NAME}: advantage", value, "min", (-1.0, 1.0), detail=detail)
 
 
-def _above(found: Guesses, ceiling: Ceiling) -> bool:
+def _above(guesses: Guesses, ceiling: Ceiling) -> bool:
     """Whether members are guessed more often than the claim allows, beyond chance (99% for each of two rates)."""
-    right, wrong = int(found.others_right.sum()), int((~found.members_right).sum())
-    highest = float(upper_rate(right, len(found.others_right), 0.99))
-    lowest = 1.0 - float(upper_rate(wrong, len(found.members_right), 0.99))
+    right, wrong = int(guesses.others_right.sum()), int((~guesses.members_right).sum())
+    highest = float(upper_rate(right, len(guesses.others_right), 0.99))
+    lowest = 1.0 - float(upper_rate(wrong, len(guesses.members_right), 0.99))
     return bool(lowest > ceiling.true_positive_rate(highest))
 
 

@@ -1,4 +1,4 @@
-"""What an attack proves about epsilon: lower bounds that hold with a stated confidence.
+"""Lower bounds on epsilon that an attack proves with a stated confidence.
 
 An audit plays the distinguishing game against a mechanism. If it wins more often than (epsilon, delta)
 allows, the claim is false. Nothing is assumed about the noise: the bounds use the definition of
@@ -19,7 +19,7 @@ from fedsynth.errors import BadInput
 
 @dataclass(frozen=True)
 class Bound:
-    """What one way of reading the canaries proves: epsilon is at least `epsilon_lower`, with this confidence."""
+    """The result of one way of reading the canaries: epsilon is at least `epsilon_lower`, with this confidence."""
 
     method: str
     epsilon_lower: float
@@ -31,7 +31,7 @@ class Bound:
         return {**self.headline(), **self.detail}
 
     def headline(self) -> dict[str, Any]:
-        """What a statement says of it."""
+        """The numbers that a statement shows."""
         return {"epsilon_lower": self.epsilon_lower, "confidence": self.confidence, "method": self.method}
 
 

@@ -1,4 +1,4 @@
-"""What a privacy claim allows an attacker, whatever the attack: the line that no honest result may cross.
+"""The most that a privacy claim allows any attacker: the line that no honest result may cross.
 
 Guessing who was in the data is a test between two hypotheses. An (epsilon, delta) claim bounds the true positives
 of any test by its false positives (Kairouz, Oh and Viswanath 2015; Dong, Roth and Su 2019). A claim made of many

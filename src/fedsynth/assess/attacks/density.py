@@ -69,18 +69,18 @@ def density_attack(
         check_apart(real, holdout, schema)
         reference, others = parted(holdout, schema, 0.5, rng.at("halves"))
         few = drawn(synthetic, min(len(synthetic), _MOST_ROWS), rng.at("few"))
-        asked = Asked.of(real, few, others, schema, rng, MOST_ASKED)
+        points = Asked.of(real, few, others, schema, rng, MOST_ASKED)
         known = as_points(reference.iloc[:_MOST_ROWS], schema)
     except BadInput as error:
         return attack_failures(name, str(error))
-    half = len(asked.members) // 2
-    ratios = density_ratios(asked, known)
+    half = len(points.members) // 2
+    ratios = density_ratios(points, known)
     chosen = max(ratios, key=lambda kind: area(*(side[:half] for side in ratios[kind])))
     inside, outside = (side[half:] for side in ratios[chosen])
     return attack_scores(name, inside, outside, ceiling, {"estimator": chosen, "reference_rows": len(known)})
 
 
-def density_ratios(asked: Asked, known: Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def density_ratios(points: Asked, known: Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The logarithm of the density ratio of members and of others, by each way of estimating a density."""
     usual = float(nearest_distances(known[:MOST_ASKED], known, 2)[:, -1].median())
     widths = sorted({max(_LEAST_WIDTH, share * usual) for share in _SHARES})
@@ -88,8 +88,8 @@ def density_ratios(asked: Asked, known: Tensor) -> dict[str, tuple[np.ndarray, n
     neighbors = {f"distance to neighbor {count}": partial(_neighbor, count=count) for count in _NEIGHBORS}
     return {
         kind: (
-            (estimate(asked.members, asked.synthetic) - estimate(asked.members, known)).numpy(),
-            (estimate(asked.others, asked.synthetic) - estimate(asked.others, known)).numpy(),
+            (estimate(points.members, points.synthetic) - estimate(points.members, known)).numpy(),
+            (estimate(points.others, points.synthetic) - estimate(points.others, known)).numpy(),
         )
         for kind, estimate in {**kernels, **neighbors}.items()
     }

@@ -140,12 +140,12 @@ def nearest_neighbor_attack(
     """
     name = "closest record"
     try:
-        asked = Asked.of(real, synthetic, holdout, schema, Rng(seed))
+        rows = Asked.of(real, synthetic, holdout, schema, Rng(seed))
     except BadInput as error:
         return attack_failures(name, str(error))
     near, far = (
-        nearest_distances(points, asked.synthetic)[:, 0].double().numpy()
-        for points in (asked.members, asked.others)
+        nearest_distances(points, rows.synthetic)[:, 0].double().numpy()
+        for points in (rows.members, rows.others)
     )
     ties = (near < np.median(far)).mean() + (near == np.median(far)).mean() / 2
     detail = {

@@ -78,16 +78,16 @@ def membership_attack(
     _, choose, judge = game.parts
     areas = {name: _area(guess[choose], game.inside[choose]) for name, guess in guesses.items()}
     best = max(areas, key=lambda name: areas[name])
-    told, inside = guesses[best][judge], game.inside[judge]
+    answers, inside = guesses[best][judge], game.inside[judge]
     detail: dict[str, Any] = {
         "attacker": best,
         "attackers": areas,
-        "accuracy": float(((told > 0.5) == inside).mean()),
+        "accuracy": float(((answers > 0.5) == inside).mean()),
         "runs": runs,
         "targets": targets,
         "size": size,
     }
-    return attack_scores(NAME, told[inside], told[~inside], ceiling, detail)
+    return attack_scores(NAME, answers[inside], answers[~inside], ceiling, detail)
 
 
 def play(
@@ -114,11 +114,13 @@ def play(
     for run in range(runs):
         drawn = rng.at("rows", run).numpy().permutation(others)[:size]
         tables.append(population.iloc[np.concatenate([drawn, chosen[inside[run]]])])
-    made = make(tables, rows, rng.at("make"))
+    synthetic = make(tables, rows, rng.at("make"))
     points = as_points(population.iloc[chosen], schema)
-    near = [nearest_distances(points, as_points(table, schema), max(_NEIGHBORS)).numpy() for table in made]
+    near = [
+        nearest_distances(points, as_points(table, schema), max(_NEIGHBORS)).numpy() for table in synthetic
+    ]
     places = [count - 1 for count in _NEIGHBORS if count <= near[0].shape[1]]
-    described = [describe(table, schema) for table in made]
+    described = [describe(table, schema) for table in synthetic]
     features = {name: np.stack([each[name] for each in described]) for name in described[0]}
     return Game(inside, features, np.stack([np.log(each[:, places] + 1e-3) for each in near]))
 

@@ -123,7 +123,7 @@ class _Group:
         )
 
     def _blank(self, states: Sequence[ServerState]) -> Memory:
-        """What all clients of all runs remember before the first round."""
+        """The memory of all clients of all runs before the first round."""
         each = self.algorithm.schedule.clients
         blanks = [self.algorithm.blank(state) for state in states]
         return {
@@ -215,19 +215,19 @@ class Shadows:
 
     @cached_property
     def algorithm(self) -> Algorithm:
-        """What is trained."""
+        """The algorithm that the recipe composes."""
         recipe = recipe_named(self.recipe)
         return recipe.build(self.task, recipe.values(self.values))
 
     @property
     def task(self) -> Task:
-        """What the recipe is asked for."""
+        """The task that the recipe is composed for."""
         recipe = recipe_named(self.recipe)
         return recipe.task(self.schema, self.clients, private=self.private, unit=self.unit, trust=self.trust)
 
     @property
     def ceiling(self) -> Ceiling | None:
-        """What the noise of one run allows an attacker who asks about one record; None without noise.
+        """The ceiling that one run's noise sets an attacker who asks about one record; None without noise.
 
         A record more makes its client send something else: for a client-level claim that is replacing a client.
         """
@@ -241,14 +241,14 @@ class Shadows:
         runs = [self.deal(table, rng.at("deal", number)) for number, table in enumerate(tables)]
         states = train_together(self.algorithm, runs, rng.at("train"), self.watch)
         values = recipe_named(self.recipe).values(self.values)
-        made = []
+        synthetic = []
         for number, state in enumerate(states):
             parts = {part: state.parts[part] for part in self.algorithm.model.generative}
             generator = Generator(self.schema, self.recipe, values, parts, state.balance)
             drawn = generator.sample(rows, rng.at("sample", number))
             assert isinstance(drawn, pd.DataFrame)
-            made.append(drawn)
-        return made
+            synthetic.append(drawn)
+        return synthetic
 
     def deal(self, table: pd.DataFrame, rng: Rng) -> Clients:
         """The rows in random hands; a row more at the end changes nobody else's."""

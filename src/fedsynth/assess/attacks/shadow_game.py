@@ -61,7 +61,7 @@ class ShadowGame:
         return cls(request, int(real[column].nunique()) if owned else None, minutes=minutes)
 
     def shadows(self, schema: Schema, rows: int, size: int) -> Shadows:
-        """What is trained on `size` rows, where the run had `rows`: the same shares of them in each cohort or batch."""
+        """Set up training on `size` rows, where the run had `rows`: the same shares of them in each cohort or batch."""
         recipe, share = recipe_named(self.request.recipe), size / rows
         values = recipe.values(self.request.arguments)
         clients = 1
@@ -74,8 +74,8 @@ class ShadowGame:
                 values |= recipe.with_role("cohort", max(1, round(cohort * clients / whole)))
         if recipe.value_of("records", values):
             values |= recipe.with_role("records", size)
-        asked = self.request
-        return Shadows(asked.recipe, schema, values, clients, asked.private, asked.unit, asked.trust)
+        request = self.request
+        return Shadows(request.recipe, schema, values, clients, request.private, request.unit, request.trust)
 
     def play(
         self,
@@ -155,7 +155,7 @@ def seconds_each(shadows: Shadows, real: pd.DataFrame, size: int) -> float:
 
 
 def _own_ceiling(shadows: Shadows) -> Ceiling | None:
-    """What the shadows' releases allow, from all of their privacy profile; None where it is not known."""
+    """The ceiling of the shadows' releases, from all of their privacy profile; None where it is not known."""
     try:
         return shadows.ceiling
     except FedsynthError:

@@ -17,7 +17,7 @@ from fedsynth.privacy.statement import Statement
 
 @dataclass(frozen=True)
 class Claim:
-    """What was claimed of the release that is attacked."""
+    """The privacy claim of the release that is attacked."""
 
     epsilon: float
     delta: float

@@ -121,7 +121,7 @@ def audit(
     charge = _training_charge(promise)
     rounds = promise.schedule.participations(promise.rounds) if charge.holder == "client" else promise.rounds
     family = NoiseFamily(charge.event, rounds * charge.release.count, adjacency_of(promise))
-    seen = _watch(algorithm, schema, canaries, runs, rng or Rng(), charge.event, tell)
+    observed = _watch(algorithm, schema, canaries, runs, rng or Rng(), charge.event, tell)
     return Audit(
         algorithm.name,
         charge.release.unit,
@@ -130,8 +130,8 @@ def audit(
         family.epsilon(1.0, delta),
         delta,
         rounds,
-        white_box(seen, family, delta, confidence),
-        one_run(seen.one_run, family, delta, confidence),
+        white_box(observed, family, delta, confidence),
+        one_run(observed.one_run, family, delta, confidence),
     )
 
 
@@ -166,7 +166,7 @@ def _check(canaries: int, confidence: float, delta: float) -> None:
 
 
 def _training_charge(algorithm: Algorithm) -> Charge:
-    """What is released again and again in training: noisy sums, noisy messages, or steps of DP-SGD."""
+    """Return the charge that training repeats: for noisy sums, noisy messages, or steps of DP-SGD."""
     charges = algorithm.charges()
     if len(charges) != 1:
         raise Incompatible(

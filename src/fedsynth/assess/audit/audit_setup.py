@@ -1,4 +1,4 @@
-"""What is audited: a recipe by name, or the settings of a finished run, on a small federation of made-up rows."""
+"""The subject of an audit: a recipe by name, or a finished run's settings, on a small federation of made-up rows."""
 
 from __future__ import annotations
 
@@ -130,12 +130,12 @@ class Setup:
             return usual
         clients = canaries + ORDINARY
         for size in _WIDTHS:
-            made = self._built(clients, size)
-            clip = getattr(made.mechanism, "clip", None)
+            algorithm = self._built(clients, size)
+            clip = getattr(algorithm.mechanism, "clip", None)
             sizes = [block for block, _ in clip.blocks if block > 1] if clip else []
-            if min([made.dim - 1, *sizes]) >= canaries:
+            if min([algorithm.dim - 1, *sizes]) >= canaries:
                 break
-        return made
+        return algorithm
 
     def _built(self, clients: int, size: int) -> Algorithm:
         """The algorithm for so many clients, with hidden layers of this size."""
@@ -204,10 +204,10 @@ def _example(recipe: Recipe) -> Schema:
     return examples[recipe.kinds[0]]
 
 
-def write_audit(folder: Path, found: Audit) -> Statement:
+def write_audit(folder: Path, audit: Audit) -> Statement:
     """Put the result into the run's privacy.json and into its words."""
     run = checked_run(folder)
-    audited = worded(replace(run.statement, audited=found.audited()), run.ledger)
+    audited = worded(replace(run.statement, audited=audit.audited()), run.ledger)
     with renewing(run.folder, run.folder.privacy.name) as path:
         audited.save(path)
     return audited

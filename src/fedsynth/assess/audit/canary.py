@@ -39,7 +39,7 @@ Tell = Callable[[int, int], None]  # rounds that are done, and rounds in all
 
 @dataclass(frozen=True)
 class Seen:
-    """What an audit saw: which canaries were in [canaries], and how strongly the releases speak for each.
+    """The observations of an audit: which canaries were in [canaries], and how strongly the releases speak for each.
 
     A score above 0 says "in". Those of `runs` trainings, equally many of each, follow one another.
     """
@@ -50,7 +50,7 @@ class Seen:
 
     @property
     def one_run(self) -> Seen:
-        """What was seen in the first training alone."""
+        """The observations of the first training alone."""
         first = len(self.inside) // self.runs
         return Seen(self.inside[:first], self.scores[:first])
 
@@ -146,7 +146,7 @@ class Directions:
         return cls(tuple(at for at, _ in chosen), tuple(share for _, share in chosen))
 
     def vectors(self, ids: np.ndarray, dim: int, height: float) -> Tensor:
-        """What these canaries try to send [canaries, dim]."""
+        """The messages that these canaries try to send [canaries, dim]."""
         attempt, rows = torch.zeros(len(ids), dim), torch.arange(len(ids))
         for start in self.starts:
             attempt[rows, start + torch.from_numpy(ids)] = height
@@ -198,7 +198,7 @@ class CanaryLink:
         return Arrival(ids, messages, state.version, messages.nbytes)
 
     def _messages(self, ids: np.ndarray, state: ServerState) -> Tensor:
-        """What canaries send, through the mechanism's own half at the client."""
+        """The canaries' messages, after the mechanism's own half at the client."""
         algorithm = self._algorithm
         signs = np.where(self._inside[ids], 1.0, -1.0 if self._swapped else 0.0)
         attempt = self._directions.vectors(ids, algorithm.dim, self._height)
@@ -244,17 +244,19 @@ def watch_clients(
         if tell:
             tell(next(done) + 1, runs * algorithm.rounds)
 
-    seen = [
+    trainings = [
         _one_federation(algorithm, schema, canaries, rng.at("run", number), event, after_round)
         for number in range(runs)
     ]
-    return together(seen)
+    return together(trainings)
 
 
-def together(seen: Sequence[Seen]) -> Seen:
-    """What was seen in several trainings with equally many canaries."""
+def together(trainings: Sequence[Seen]) -> Seen:
+    """Join the observations of several trainings with equally many canaries."""
     return Seen(
-        np.concatenate([one.inside for one in seen]), np.concatenate([one.scores for one in seen]), len(seen)
+        np.concatenate([one.inside for one in trainings]),
+        np.concatenate([one.scores for one in trainings]),
+        len(trainings),
     )
 
 
@@ -276,11 +278,11 @@ def _one_federation(
     swapped = algorithm.schedule.adjacency == "replace-one"
     watched = Watched(algorithm.mechanism)
     copy = replace(algorithm, mechanism=watched)
-    held = made_up(schema, clients - canaries, canaries, rng.at("rows"))
+    rows = made_up(schema, clients - canaries, canaries, rng.at("rows"))
     clip = _clip_of(algorithm)
     directions = Directions.of(clip.blocks, algorithm.dim, canaries)
     link = CanaryLink(
-        copy, InProcess(held, rng.at("train")), inside, directions, LOUD * clip.bound, swapped, rng
+        copy, InProcess(rows, rng.at("train")), inside, directions, LOUD * clip.bound, swapped, rng
     )
     run(copy, link, copy.init(rng.at("init")), rng.at("loop"), unpaid, after_round, copy.rounds)
     claimed = event or algorithm.charges()[0].event

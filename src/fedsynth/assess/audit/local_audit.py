@@ -46,7 +46,7 @@ def watch_local(algorithm: Algorithm, canaries: int, rng: Rng, *, tell: Tell | N
 
 
 def expected(mechanism: Mechanism, extreme: Tensor) -> Tensor:
-    """What a message looks like on average, up to a factor: the attacker's matched filter [dim]."""
+    """The average message, up to a factor: the attacker's matched filter [dim]."""
     clip, favored = (getattr(mechanism, name, None) for name in ("clip", "favored"))
     if clip is not None:
         return torch.as_tensor(clip.apply((LOUD * clip.bound * extreme)[None])[0]).double()

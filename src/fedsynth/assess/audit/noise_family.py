@@ -51,11 +51,11 @@ class NoiseFamily:
         return account.repeat(with_noise(self.event, factor), self.count)
 
     def epsilon(self, factor: float, delta: float) -> float:
-        """What they cost."""
+        """Return the releases' epsilon at `delta`."""
         return account.epsilon(self.cost(factor), delta, adjacency=self.adjacency)
 
     def curve(self, factor: float) -> Ceiling:
-        """What they allow an attacker at most."""
+        """Return the most that the releases allow an attacker."""
         return _curve(self, factor)
 
     def least_excluded(self, allowed: Callable[[float], bool]) -> float | None:

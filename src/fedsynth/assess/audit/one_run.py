@@ -43,11 +43,11 @@ class Plan(NamedTuple):
         """All guesses."""
         return self.highest + self.lowest
 
-    def correct(self, seen: Seen) -> int:
+    def correct(self, observed: Seen) -> int:
         """How many of them are right."""
-        ranked = np.argsort(seen.scores, kind="stable")
+        ranked = np.argsort(observed.scores, kind="stable")
         into, out = ranked[len(ranked) - self.highest :], ranked[: self.lowest]
-        return int(seen.inside[into].sum() + (~seen.inside[out]).sum())
+        return int(observed.inside[into].sum() + (~observed.inside[out]).sum())
 
     def excludes(self, least_false: LeastFalse, correct: int, canaries: int, level: float) -> bool:
         """Whether this trade-off curve does not let so many guesses be right with a chance of `level`."""
@@ -55,15 +55,15 @@ class Plan(NamedTuple):
         return excluded(curve, correct, self.guesses, canaries, level)
 
 
-def one_run(seen: Seen, family: NoiseFamily, delta: float, confidence: float) -> Bound:
+def one_run(observed: Seen, family: NoiseFamily, delta: float, confidence: float) -> Bound:
     """Bound epsilon from below by guessing the most extreme canaries of one training.
 
     The bound is the epsilon of the largest noise in the claimed family that cannot have let so many guesses be right.
     That it lies above the claim does not depend on the family; how far above it lies does.
     """
-    canaries, level = len(seen.inside), 1.0 - confidence
+    canaries, level = len(observed.inside), 1.0 - confidence
     plan = planned(canaries, family, level)
-    correct = plan.correct(seen)
+    correct = plan.correct(observed)
 
     def allowed(factor: float) -> bool:
         return not plan.excludes(family.curve(factor).false_positive_rate, correct, canaries, level)

@@ -49,7 +49,7 @@ def watch_sites(
     mechanism = game.mechanism
     assert isinstance(mechanism, DistributedGaussian)
     watched = Watched(mechanism)
-    held = _dealt(
+    dealt = _dealt(
         inside, game.schedule.clients, LOUD * mechanism.clip.bound, by_client=mechanism.unit == "client"
     )
     done = count(1)
@@ -61,7 +61,7 @@ def watch_sites(
     copy = replace(game, mechanism=watched)
     run(
         copy,
-        InProcess(held, rng.at("train")),
+        InProcess(dealt, rng.at("train")),
         copy.init(rng.at("init")),
         rng.at("loop"),
         unpaid,
@@ -83,11 +83,11 @@ def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:
     inner, schedule = sums.mechanism, algorithm.schedule
     assert isinstance(schedule, Everyone)
     clients = canaries if inner.unit == "client" else schedule.clients
-    (_, update), (_, told) = inner.clip.blocks
+    (_, update), (_, loss_bound) = inner.clip.blocks
     mechanism = replace(
         inner,
         dim=canaries + 1,
-        clip=Clip(inner.clip.bound, ((canaries, update), (1, told))),
+        clip=Clip(inner.clip.bound, ((canaries, update), (1, loss_bound))),
         parties=Parties(clients, clients, largest=0),
     )
     return replace(

@@ -16,7 +16,7 @@ WHITE_BOX = "white box, each canary a run of its own"
 _THRESHOLDS = 200
 
 
-def white_box(seen: Seen, family: NoiseFamily, delta: float, confidence: float) -> Bound:
+def white_box(observed: Seen, family: NoiseFamily, delta: float, confidence: float) -> Bound:
     """Bound epsilon from below as if each canary were a run of its own; the noise of two must be independent.
 
     The guesses are held against everything that a noise multiplier claims (its whole privacy profile, not one
@@ -25,10 +25,10 @@ def white_box(seen: Seen, family: NoiseFamily, delta: float, confidence: float) 
     above it is does.
     """
     each = 1.0 - (1.0 - confidence) / 2.0  # the better of two thresholds is taken
-    readings = [_read(rates, family) for rates in (even_rates(seen, each), judged_rates(seen, each))]
+    readings = [_read(rates, family) for rates in (even_rates(observed, each), judged_rates(observed, each))]
     factor, (false, missed) = min(readings, key=lambda reading: reading[0] or math.inf)
     detail = {
-        "canaries": len(seen.inside),
+        "canaries": len(observed.inside),
         "false_positive_rate": false,
         "true_positive_rate": 1.0 - missed,
     }
@@ -47,22 +47,22 @@ def _read(rates: tuple[float, float], family: NoiseFamily) -> tuple[float | None
     return (None if 1.0 - missed <= false else family.least_excluded(allowed)), rates
 
 
-def even_rates(seen: Seen, confidence: float) -> tuple[float, float]:
+def even_rates(observed: Seen, confidence: float) -> tuple[float, float]:
     """The largest rates of false positives and of misses that are possible, where both answers are equally likely."""
     each = 1.0 - (1.0 - confidence) / 2.0
-    false, missed = _upper_rates(seen.scores, seen.inside, np.zeros(1), each)
+    false, missed = _upper_rates(observed.scores, observed.inside, np.zeros(1), each)
     return float(false[0]), float(missed[0])
 
 
-def judged_rates(seen: Seen, confidence: float) -> tuple[float, float]:
+def judged_rates(observed: Seen, confidence: float) -> tuple[float, float]:
     """The largest rates of false positives and of misses that are possible, at a threshold chosen on other canaries."""
-    half = len(seen.inside) // 2
-    thresholds = np.quantile(seen.scores[:half], np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
+    half = len(observed.inside) // 2
+    thresholds = np.quantile(observed.scores[:half], np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])
     each = 1.0 - (1.0 - confidence) / 2.0
-    false, missed = _upper_rates(seen.scores[:half], seen.inside[:half], thresholds, each)
+    false, missed = _upper_rates(observed.scores[:half], observed.inside[:half], thresholds, each)
     separation = norm.ppf(1.0 - missed) - norm.ppf(false)
     best = thresholds[[int(np.argmax(np.nan_to_num(separation, nan=-np.inf, posinf=-np.inf)))]]
-    false, missed = _upper_rates(seen.scores[half:], seen.inside[half:], best, each)
+    false, missed = _upper_rates(observed.scores[half:], observed.inside[half:], best, each)
     return float(false[0]), float(missed[0])
 
 

@@ -1,1 +1,1 @@
-"""What people look at: figures and pages."""
+"""Figures and pages for people to look at."""

@@ -29,7 +29,7 @@ _GOALS = {"max": "higher is better", "min": "lower is better", "range": "should 
 
 
 def legend(real: bool = True) -> Markup:
-    """What bars and lines mean."""
+    """The key to bars and lines."""
     bar = _sign(tag("rect", x=2, y=2, width=22, height=10, class_="synthetic"))
     stroke = _sign(tag("path", d="M2,12V5H24V12", class_="real-line"))
     entries = [tag("li", bar, "filled bars: synthetic")]
@@ -69,18 +69,20 @@ def _numbers(column: Mapping[str, Any]) -> Markup:
     return folded("numbers", table(heads, rows, f"Shares of the values of {column['name']}", (1, 2)))
 
 
-def heat_maps(found: Mapping[str, Any]) -> list[Markup | None]:
+def heat_maps(relations: Mapping[str, Any]) -> list[Markup | None]:
     """Relations between columns, real and synthetic side by side, and the pairs that changed most."""
-    kept = worst_columns(found["real"], found["synthetic"])
-    names = [found["names"][i] for i in kept]
+    kept = worst_columns(relations["real"], relations["synthetic"])
+    names = [relations["names"][i] for i in kept]
     if len(names) < 2:
         return []
-    both = [[[values[i][j] for j in kept] for i in kept] for values in (found["real"], found["synthetic"])]
+    both = [
+        [[values[i][j] for j in kept] for i in kept] for values in (relations["real"], relations["synthetic"])
+    ]
     pictures = [
         figure("Real", matrix(names, both[0], "real", both[1])),
         figure("Synthetic", matrix(names, both[1], "synthetic", both[0])),
     ]
-    left_out = len(found["names"]) - len(names)
+    left_out = len(relations["names"]) - len(names)
     words = (
         "A large square is a strong relation, a small one a weak relation; hollow squares are negative. Both maps "
         "should look the same. Numbers with numbers: Pearson's correlation; else Cramér's V, which has no sign."
@@ -91,12 +93,12 @@ def heat_maps(found: Mapping[str, Any]) -> list[Markup | None]:
     return [
         tag("p", words + more, class_="soft"),
         tag("div", pictures, class_="charts wide"),
-        _changed(found),
+        _changed(relations),
     ]
 
 
-def _changed(found: Mapping[str, Any]) -> Markup | None:
-    names, real, synthetic = found["names"], found["real"], found["synthetic"]
+def _changed(relations: Mapping[str, Any]) -> Markup | None:
+    names, real, synthetic = relations["names"], relations["real"], relations["synthetic"]
     pairs = [
         (abs(real[i][j] - synthetic[i][j]), f"{names[i]} and {names[j]}", real[i][j], synthetic[i][j])
         for i in range(len(names))
@@ -111,12 +113,12 @@ def _changed(found: Mapping[str, Any]) -> Markup | None:
     return tag("div", table(heads, rows, "Relations that changed most", (1, 2, 3)), class_="plain single")
 
 
-def marginals(found: Sequence[Mapping[str, Any]]) -> Markup | None:
+def marginals(entries: Sequence[Mapping[str, Any]]) -> Markup | None:
     """Combinations of columns whose shares differ most, beside what two halves of the real rows differ by."""
-    if not found:
+    if not entries:
         return None
     rows = []
-    for entry in sorted(found, key=lambda item: -item["distance"])[:_MOST_MARGINALS]:
+    for entry in sorted(entries, key=lambda item: -item["distance"])[:_MOST_MARGINALS]:
         halves = entry.get("halves")
         words = f"distance {entry['distance']:.3f}"
         rows.append(
@@ -168,7 +170,7 @@ def _score_row(score: Score) -> list[Any]:
 
 
 def failures(scores: Sequence[Score]) -> Markup | None:
-    """What could not be measured, and why: scores, and single parts of them."""
+    """List the scores, and single parts of them, that could not be measured, and why."""
     rows = [[score.name, score.failed] for score in scores if score.failed is not None]
     rows += [
         [f"{score.name}: {part}", reason]
@@ -206,10 +208,10 @@ def faithful_chapter(evaluation: Evaluation) -> Section:
 
 def useful_chapter(scores: Sequence[Score]) -> Section:
     """Classifiers trained on synthetic and on real rows, tested on the same real rows."""
-    found = [score for score in scores if "train_on_real" in score.detail and score.value is not None]
+    trained = [score for score in scores if "train_on_real" in score.detail and score.value is not None]
     pictures = []
     for measure, title in (("auc", "AUC"), ("accuracy", "accuracy"), ("f1", "F1")):
-        rows = [_compared(score) for score in found if score.name.endswith(f": {measure}")]
+        rows = [_compared(score) for score in trained if score.name.endswith(f": {measure}")]
         if rows:
             pictures.append(figure(f"{title}, tested on real rows", usefulness(rows, title)))
     words = (
@@ -232,17 +234,17 @@ def useful_chapter(scores: Sequence[Score]) -> Section:
 
 def _ceiling(attacks: Sequence[Mapping[str, Any]], statement: Statement) -> Series | None:
     """The most that the claim allows: as the attacks tell it, else by epsilon and delta alone."""
-    told = [found for attack in attacks if (found := attack.get("ceiling"))]
+    ceilings = [ceiling for attack in attacks if (ceiling := attack.get("ceiling"))]
     name = "The most that the claim allows"
-    if told:
-        loosest = max(told, key=lambda found: found["auc"])
+    if ceilings:
+        loosest = max(ceilings, key=lambda ceiling: ceiling["auc"])
         return Series(
             name, list(zip(loosest["false_positive_rate"], loosest["true_positive_rate"], strict=True))
         )
     if statement.epsilon is None or statement.delta is None:
         return None
-    found = Ceiling.of(statement.epsilon, statement.delta).to_dict()
-    return Series(name, list(zip(found["false_positive_rate"], found["true_positive_rate"], strict=True)))
+    curve = Ceiling.of(statement.epsilon, statement.delta).to_dict()
+    return Series(name, list(zip(curve["false_positive_rate"], curve["true_positive_rate"], strict=True)))
 
 
 def _sign(mark: Markup) -> Markup:
@@ -256,7 +258,7 @@ def _compared(score: Score) -> Compared:
 
 
 def _shadows(attack: Mapping[str, Any]) -> str:
-    """What an attack by shadow generators rests on."""
+    """Describe what an attack by shadow generators rests on."""
     words = f"{attack['name'].capitalize()}: {attack['runs']} shadow generators of {attack['size']:,} rows were trained"
     narrowed = attack.get("narrowed")
     if not narrowed:
@@ -266,7 +268,7 @@ def _shadows(attack: Mapping[str, Any]) -> str:
 
 
 def attack_chapter(attacks: Sequence[Mapping[str, Any]], statement: Statement) -> Section:
-    """What somebody who tries finds out about who took part."""
+    """The chapter on what attackers find out about who took part."""
     curves = [
         Series(
             attack["name"],

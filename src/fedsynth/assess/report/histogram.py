@@ -24,7 +24,7 @@ def spread(column: Mapping[str, Any]) -> Markup:
 
 
 def tip(words: str, synthetic: float, real: float | None) -> str:
-    """What a mark says when somebody points at it.
+    """The text that a mark shows when somebody points at it.
 
     >>> tip("F", 0.5, 0.25)
     'F: real 25%, synthetic 50%'

@@ -77,9 +77,9 @@ def _cards(findings: Findings) -> list[Verdict]:
 
 
 def _nothing(names: Sequence[str]) -> Verdict:
-    told = " and ".join(names)
+    listed = " and ".join(names)
     sentence = (
-        f"As far as can be told, nobody met the selection {told}: the noisy number of those who do is no more than "
+        f"As far as can be told, nobody met the selection {listed}: the noisy number of those who do is no more than "
         "noise, and so is its model."
     )
     return Verdict("Was anything learned?", "fair", "Noise only", sentence)
@@ -107,7 +107,7 @@ def _difference(findings: Findings) -> Verdict:
 def _looks(findings: Findings) -> Section:
     models = list(findings.models.items())
     body = contrast_view(*models) if len(models) == 2 else single_view(*models[0])
-    if not findings.schema.classes and findings.asked.classes:
+    if not findings.schema.classes and findings.labelled.classes:
         words = "These examples have no label. Give them one by hand: "
         body = [tag("p", words, tag("a", "the labelling page", href=LABELS), "."), *body]
     return Section("looks", "What does it look like?", body)
@@ -128,8 +128,8 @@ def _numbers(findings: Findings) -> Section | None:
     return Section("numbers", "Is it more than noise?", tests) if tests else None
 
 
-def _findings_table(found: Sequence[Finding]) -> Markup:
-    ordered = sorted(found, key=lambda finding: finding.excess, reverse=True)
+def _findings_table(findings: Sequence[Finding]) -> Markup:
+    ordered = sorted(findings, key=lambda finding: finding.excess, reverse=True)
     rows = [
         [
             finding.name,
@@ -148,8 +148,8 @@ def _limit(finding: Finding) -> str:
     return "–" if finding.threshold is None else short(finding.threshold)
 
 
-def _strips(found: Sequence[Finding], null: Null) -> list[Markup]:
-    shown = sorted(found, key=lambda finding: finding.excess, reverse=True)[:3]
+def _strips(findings: Sequence[Finding], null: Null) -> list[Markup]:
+    shown = sorted(findings, key=lambda finding: finding.excess, reverse=True)[:3]
     pictures = [
         figure(f"{finding.name[:1].upper()}{finding.name[1:]}", strip(finding, null), "dots: noise alone")
         for finding in shown
@@ -160,16 +160,18 @@ def _strips(found: Sequence[Finding], null: Null) -> list[Markup]:
 def strip(finding: Finding, null: Null) -> Markup:
     """The statistic, its threshold, and every simulated value without a difference, on one line."""
     assert finding.threshold is not None
-    seen = [entry[finding.name] for entry in null if finding.name in entry]
-    high = max([finding.value, finding.threshold, *seen]) * 1.08 or 1.0
+    noise_values = [entry[finding.name] for entry in null if finding.name in entry]
+    high = max([finding.value, finding.threshold, *noise_values]) * 1.08 or 1.0
     along = Scale(0, high, 10, _WIDTH - 16)
-    dots = [tag("circle", cx=along(value), cy=40, r=4, class_="attack", opacity=0.7) for value in seen]
+    dots = [
+        tag("circle", cx=along(value), cy=40, r=4, class_="attack", opacity=0.7) for value in noise_values
+    ]
     limit = along(finding.threshold)
     value = along(finding.value)
     feet = ticks(0, high, 5)
     label = (
         f"{finding.name}: found {short(finding.value)}, threshold {short(finding.threshold)}, noise alone up to "
-        f"{short(max(seen, default=0.0))}"
+        f"{short(max(noise_values, default=0.0))}"
     )
     return drawing(
         _WIDTH,
@@ -268,10 +270,10 @@ def _promise(findings: Findings) -> Section:
 
 def _promised(statement: Any, kept: Mapping[str, Any]) -> list[Any]:
     releases = privacy.releases_table(statement)
-    made = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in kept.items())
+    settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in kept.items())
     return [
         privacy.privacy_facts(statement),
         privacy.statement_text(statement),
-        tag("p", f"Models: {made}.", class_="soft"),
+        tag("p", f"Models: {settings}.", class_="soft"),
         tag("div", releases, class_="plain single") if releases else None,
     ]

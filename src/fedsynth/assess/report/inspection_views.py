@@ -31,8 +31,8 @@ def single_view(name: str, model: Model) -> list[Any]:
     """One selection by itself."""
     sample = model.sample
     if sample.images is None:
-        told = _unknown((name, model)) if sample.schema.kind == "text" else []
-        return [_caption(name, model), first_rows(sample.frame, sample.schema), *told, *_checks(sample)]
+        unknown = _unknown((name, model)) if sample.schema.kind == "text" else []
+        return [_caption(name, model), first_rows(sample.frame, sample.schema), *unknown, *_checks(sample)]
     picture = figure(
         name, image_grid(sample.images, sample.labels, name), f"mean intensity {intensity(sample):.3f}"
     )
@@ -86,7 +86,7 @@ def _ranges(column: Column, numbers: np.ndarray) -> list[str]:
 
 
 def _images(one: Named, other: Named) -> list[Any]:
-    grids, means, told = [], [], []
+    grids, means, intensities = [], [], []
     for name, model in (one, other):
         sample = model.sample
         assert sample.images is not None
@@ -95,7 +95,7 @@ def _images(one: Named, other: Named) -> list[Any]:
             figure(name, image_grid(sample.images, sample.labels, name), f"mean intensity {value:.3f}")
         )
         means.append(figure(f"Mean of {name}", _picture(mean_image(sample) * 255, f"mean {name}")))
-        told.append((f"mean intensity, {name}", f"{value:.3f}"))
+        intensities.append((f"mean intensity, {name}", f"{value:.3f}"))
     apart = mean_image(one[1].sample) - mean_image(other[1].sample)
     means.append(
         figure(
@@ -104,12 +104,12 @@ def _images(one: Named, other: Named) -> list[Any]:
             f"white: brighter in {one[0]}, black: in {other[0]}",
         )
     )
-    told.append(("difference", f"{apart.mean():+.3f}"))
+    intensities.append(("difference", f"{apart.mean():+.3f}"))
     return [
         _caption(*one),
         _caption(*other),
         tag("div", grids, class_="charts wide"),
-        facts(told),
+        facts(intensities),
         tag("div", means, class_="charts"),
     ]
 

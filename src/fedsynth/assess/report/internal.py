@@ -80,14 +80,14 @@ def verdict_card(verdict: Verdict) -> Markup:
 def _sections(record: Record) -> list[Section]:
     evaluation, statement = record.evaluation, record.released.statement
     attacks = (evaluation.details.get("attacks") if evaluation else None) or []
-    found: list[Section | None] = [_privacy(record, attacks)]
+    sections: list[Section | None] = [_privacy(record, attacks)]
     if evaluation:
-        found.append(_with_media(faithful_chapter(evaluation), record))
-        found.append(useful_chapter(evaluation.scores))
+        sections.append(_with_media(faithful_chapter(evaluation), record))
+        sections.append(useful_chapter(evaluation.scores))
     if attacks:
-        found.append(attack_chapter(attacks, statement))
-    found += [training_chapter(record.history, statement.epsilon), _data(record), _made(record)]
-    return [section for section in found if section is not None]
+        sections.append(attack_chapter(attacks, statement))
+    sections += [training_chapter(record.history, statement.epsilon), _data(record), _made(record)]
+    return [section for section in sections if section is not None]
 
 
 def _privacy(record: Record, attacks: Sequence[Any]) -> Section:
@@ -150,6 +150,6 @@ def _data(record: Record) -> Section:
 
 
 def _made(record: Record) -> Section:
-    rows = [[name, tag("span", found, class_="hash")] for name, found in record.released.hashes.items()]
+    rows = [[name, tag("span", digest, class_="hash")] for name, digest in record.released.hashes.items()]
     files = table(["file", "SHA-256"], rows, "Files and their hashes")
     return Section("made", "How was it made?", [*method(record.released), tag("h3", "Files"), files])

@@ -25,7 +25,7 @@ def write_labelling(findings: Findings, path: Path | str, most: int = MOST) -> N
 def labelling_page(findings: Findings, most: int = MOST) -> str:
     """The page as text; row numbers are those of the file of synthetic examples."""
     name, model = next(iter(findings.models.items()))
-    classes, label = findings.asked.classes, findings.asked.label
+    classes, label = findings.labelled.classes, findings.labelled.label
     count = min(most, len(model.sample))
     examples = [_example(model.sample, row, classes) for row in range(count)]
     head = [

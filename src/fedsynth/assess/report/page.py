@@ -42,8 +42,8 @@ def policy(scripts: Sequence[str], live: bool = False) -> str:
 
 
 def _digest(text: str) -> str:
-    found = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def page(

@@ -51,9 +51,9 @@ def _by_label(labels: np.ndarray, across: int, down: int) -> list[int]:
     """Row by row the next image of each label, as far as there are some."""
     kinds = sorted(set(map(str, labels)))[:across]
     places = [np.flatnonzero(np.asarray(labels).astype(str) == kind)[:down] for kind in kinds]
-    if len(kinds) < across or any(len(found) < down for found in places):
+    if len(kinds) < across or any(len(indices) < down for indices in places):
         return list(range(min(len(labels), across * down)))
-    return [int(found[row]) for row in range(down) for found in places]
+    return [int(indices[row]) for row in range(down) for indices in places]
 
 
 def image_grid(images: np.ndarray, labels: np.ndarray | None, what: str) -> Markup:

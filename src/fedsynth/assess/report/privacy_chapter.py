@@ -89,8 +89,8 @@ def ledger_timeline(lines: Sequence[Line]) -> Markup | None:
         words = f"line {line.index}: {line.what}, {line.time[:19].replace('T', ' ')}"
         groups.setdefault(line.release, []).append((place, words))
     releases = [
-        Release(kind, [place for place, _ in found], [words for _, words in found])
-        for kind, found in groups.items()
+        Release(kind, [place for place, _ in entries], [words for _, words in entries])
+        for kind, entries in groups.items()
     ]
     note = f"{len(paid)} lines, chained by hash; the last one is {paid[-1].hash[:12]}…"
     return figure("What was released, in the order of the ledger", timeline(releases, len(paid)), note)
@@ -138,11 +138,11 @@ def _bound(bound: Mapping[str, Any], name: str, form: str) -> Mark:
 
 
 def _attack(attack: Mapping[str, Any], delta: float) -> Mark | None:
-    found = caught(attack)
-    if found is None:
+    rate = caught(attack)
+    if rate is None:
         return None
-    reached = max(0.0, math.log(max(found - delta, 1e-12) / FALSE_ALARMS))
-    words = f"{attack['name']}: finds {100 * found:.1f}% of members at 1% false alarms (one measurement)"
+    reached = max(0.0, math.log(max(rate - delta, 1e-12) / FALSE_ALARMS))
+    words = f"{attack['name']}: finds {100 * rate:.1f}% of members at 1% false alarms (one measurement)"
     return Mark(f"Attack, {attack['name']}", reached, "attack", words)
 
 

@@ -97,8 +97,8 @@ def _size_card(released: Released) -> Markup:
 
 
 def _count(released: Released) -> int:
-    made = released.synthetic
-    return 0 if made is None else len(made) if isinstance(made, pd.DataFrame) else len(made[0])
+    rows = released.synthetic
+    return 0 if rows is None else len(rows) if isinstance(rows, pd.DataFrame) else len(rows[0])
 
 
 def _promise(statement: Statement) -> list[Any]:
@@ -113,11 +113,11 @@ def _promise(statement: Statement) -> list[Any]:
 
 def _data(released: Released) -> list[Any]:
     body: list[Any] = [tag("h3", "The first of them"), sample(released.synthetic, released.schema)]
-    made = released.synthetic
-    if not isinstance(made, pd.DataFrame) or released.schema.kind != "table":
+    synthetic = released.synthetic
+    if not isinstance(synthetic, pd.DataFrame) or released.schema.kind != "table":
         return body
     try:
-        tables = Tables.of(made, made, released.schema)
+        tables = Tables.of(synthetic, synthetic, released.schema)
     except BadInput as error:
         return [*body, tag("p", f"No pictures: {error}", class_="warning")]
     columns = [{**column, "real": None} for column in column_overlays(tables)]
@@ -131,8 +131,8 @@ def _data(released: Released) -> list[Any]:
     ]
 
 
-def _relations(found: dict[str, Any]) -> list[Markup]:
-    values, names = found["synthetic"], found["names"]
+def _relations(relations: dict[str, Any]) -> list[Markup]:
+    values, names = relations["synthetic"], relations["names"]
     kept = worst_columns(values, [[None] * len(names) for _ in names])
     if len(kept) < 2:
         return []
@@ -158,16 +158,16 @@ def _schema(schema: Schema) -> list[Any]:
 
 def _method(released: Released) -> list[Any]:
     recipe = all_recipes().get(str(released.settings.get("recipe")))
-    told = (recipe.compose.__doc__ or "").strip().splitlines()[0] if recipe else ""
+    summary = (recipe.compose.__doc__ or "").strip().splitlines()[0] if recipe else ""
     uses = (
         "Meant for developing software, teaching and trying out a study design. Rare groups suffer first from "
         "noise: confirm with the holders of the real data before you act on what you find."
     )
-    return [tag("p", told) if told else None, tag("p", uses), *method(released)]
+    return [tag("p", summary) if summary else None, tag("p", uses), *method(released)]
 
 
 def _verify(released: Released) -> list[Any]:
-    rows = [[name, tag("span", found, class_="hash")] for name, found in released.hashes.items()]
+    rows = [[name, tag("span", digest, class_="hash")] for name, digest in released.hashes.items()]
     if released.ledger_head:
         rows.append(["ledger.jsonl, last line", tag("span", released.ledger_head, class_="hash")])
     return [

@@ -1,4 +1,4 @@
-"""What a page is made from: the released files for everybody, and what a run keeps to itself."""
+"""The inputs of a page: the released files for everybody, and what a run keeps to itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Released:
             settings={key: recipe[key] for key in PUBLISHED_SETTINGS if key in recipe},
             arguments=recipe.get("arguments", {}),
             synthetic=read_data(run.synthetic, run.schema) if run.synthetic else None,
-            hashes={name: found for name, found in run.hashes.items() if name != run.folder.recipe.name},
+            hashes={name: digest for name, digest in run.hashes.items() if name != run.folder.recipe.name},
             ledger_head=run.ledger.head if run.ledger.lines() else None,
             sealed=run.sealed,
         )

@@ -37,7 +37,7 @@ def sample(synthetic: Data | None, schema: Schema) -> Markup | list[Markup]:
 
 
 def schema_table(schema: Schema) -> Markup:
-    """What everybody may know before any privacy is spent."""
+    """List what is public before any privacy is spent."""
     rows = [
         [
             column.name + (" (label)" if column.name == schema.label else ""),
@@ -52,7 +52,7 @@ def schema_table(schema: Schema) -> Markup:
 
 
 def schema_words(schema: Schema) -> str:
-    """What kind of data these are, in one phrase."""
+    """The kind of data in one phrase."""
     if schema.kind == "image":
         return f"images of {schema.height} × {schema.width} pixels, {'grey' if schema.channels == 1 else 'color'}"
     if schema.kind == "text":

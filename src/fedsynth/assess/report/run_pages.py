@@ -131,16 +131,16 @@ def quality_pictures(runs: Sequence[RunSummary]) -> list[Markup]:
     finished = [(number, run) for number, run in enumerate(runs, start=1) if run.state == "finished"]
     pictures = []
     for title, key in (("Faithful: column pairs", "pairs"), ("Useful: trained on synthetic rows", "useful")):
-        found = [
+        points = [
             Seat(number, run.name, run.epsilon, getattr(run, key))
             for number, run in finished
             if getattr(run, key) is not None
         ]
-        if found:
+        if points:
             real = [run.useful_real for _, run in finished if run.useful_real is not None]
             best = max(real) if real and key == "useful" else None
             note = "dashed: trained on real rows" if best is not None else ""
-            pictures.append(figure(title, seats(found, title, best), note))
+            pictures.append(figure(title, seats(points, title, best), note))
     return pictures
 
 

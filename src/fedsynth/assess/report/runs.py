@@ -61,17 +61,17 @@ def find_runs(folder: Path | str) -> dict[str, Path]:
     root = Path(folder)
     if not root.is_dir():
         raise BadInput(f"{root}: there is no such folder; name one that holds runs")
-    found: dict[str, Path] = {}
+    runs: dict[str, Path] = {}
     level = [root]
     for _ in range(_DEPTH + 1):
         below: list[Path] = []
         for place in sorted(level):
             if (place / "recipe.toml").is_file():
-                found[_key(root, place)] = place
+                runs[_key(root, place)] = place
             else:
                 below += [each for each in place.iterdir() if each.is_dir() and not each.is_symlink()]
         level = below
-    return dict(list(found.items())[:_MOST_RUNS])
+    return dict(list(runs.items())[:_MOST_RUNS])
 
 
 def _key(root: Path, place: Path) -> str:
@@ -98,8 +98,8 @@ def summary(path: Path | str, key: str = "") -> RunSummary:
 
 def _finished(folder: Folder) -> dict[str, Any]:
     statement = checked_run(folder.path).statement
-    found: dict[str, Any] = {"state": "finished", "epsilon": statement.epsilon, "private": statement.private}
-    return {**found, "promise": promise(statement)}
+    facts: dict[str, Any] = {"state": "finished", "epsilon": statement.epsilon, "private": statement.private}
+    return {**facts, "promise": promise(statement)}
 
 
 def promise(statement: Statement) -> str:
@@ -147,9 +147,9 @@ def _quality(path: Path) -> dict[str, Any]:
     scores = load_scores(file)
     values = {score.name: score.value for score in scores}
     area = chosen_utility(scores)
-    found: dict[str, Any] = {"shapes": values.get("column shapes"), "pairs": values.get("column pairs")}
+    fidelity: dict[str, Any] = {"shapes": values.get("column shapes"), "pairs": values.get("column pairs")}
     image = next((score for score in scores if score.name == FRECHET and score.value is not None), None)
-    return {**found, "frechet": image, **(_useful(area) if area else {})}
+    return {**fidelity, "frechet": image, **(_useful(area) if area else {})}
 
 
 def why_not_compared(runs: Sequence[RunSummary]) -> str | None:

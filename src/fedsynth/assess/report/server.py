@@ -37,7 +37,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back."""
+    """The reply to one request."""
 
     status: HTTPStatus
     body: bytes
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Site:
-    """What the server shows: the runs below one folder, to those who hold the token if there is one."""
+    """The pages of the runs below one folder, for those who hold the token if there is one."""
 
     folder: Path
     token: str | None = None
@@ -60,8 +60,8 @@ class Site:
             runs = find_runs(self.folder)
             return _page(list_page([summary(path, key) for key, path in runs.items()], runs))
         if parts == ["runs.json"]:
-            told = {"runs": [run.to_dict() for run in self._summaries()]}
-            return Answer(HTTPStatus.OK, json.dumps(told).encode(), "application/json")
+            listing = {"runs": [run.to_dict() for run in self._summaries()]}
+            return Answer(HTTPStatus.OK, json.dumps(listing).encode(), "application/json")
         if parts == ["compare"]:
             wanted = parse_qs(address.query).get("run", [])
             return _page(compare_page([run for run in self._summaries() if run.key in wanted]))
@@ -82,10 +82,10 @@ class Site:
             return Answer(HTTPStatus.CONFLICT, problem.encode(), "text/plain; charset=utf-8")
         return Answer(HTTPStatus.OK, file.read_bytes(), policy=_REPORT_POLICY)
 
-    def admits(self, given: str | None) -> bool:
+    def admits(self, token: str | None) -> bool:
         """True if there is no token, or this is it."""
         return self.token is None or (
-            given is not None and hmac.compare_digest(given.encode(), self.token.encode())
+            token is not None and hmac.compare_digest(token.encode(), self.token.encode())
         )
 
 
@@ -140,16 +140,16 @@ def _handler(site: Site, local: bool) -> type[BaseHTTPRequestHandler]:
                     HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode(), "text/plain; charset=utf-8"
                 )
 
-        def _send(self, found: Answer, *, body: bool) -> None:
-            self.send_response(found.status)
-            fixed = {"Content-Type": found.kind, "Content-Length": str(len(found.body))}
-            for name, value in {**_HEADERS, **fixed, "Content-Security-Policy": found.policy}.items():
+        def _send(self, answer: Answer, *, body: bool) -> None:
+            self.send_response(answer.status)
+            fixed = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
+            for name, value in {**_HEADERS, **fixed, "Content-Security-Policy": answer.policy}.items():
                 self.send_header(name, value)
-            if site.token is not None and found.status is not HTTPStatus.FORBIDDEN:
+            if site.token is not None and answer.status is not HTTPStatus.FORBIDDEN:
                 self.send_header("Set-Cookie", f"{_COOKIE}={site.token}; HttpOnly; SameSite=Strict; Path=/")
             self.end_headers()
             if body:
-                self.wfile.write(found.body)
+                self.wfile.write(answer.body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing: a log would hold the token."""
@@ -172,9 +172,9 @@ def _is_local(host: str) -> bool:
 
 
 def _token(target: str, cookies: str) -> str | None:
-    asked = parse_qs(urlsplit(target).query).get("token")
-    if asked:
-        return asked[0]
+    tokens = parse_qs(urlsplit(target).query).get("token")
+    if tokens:
+        return tokens[0]
     try:
         kept = SimpleCookie(cookies).get(_COOKIE)
     except CookieError:

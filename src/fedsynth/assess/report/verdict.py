@@ -100,8 +100,8 @@ def _exceeded(statement: Statement) -> str | None:
 def faithful(scores: Sequence[Score]) -> Verdict:
     """How alike columns and pairs of columns are."""
     question = "Is it faithful?"
-    found = {score.name: score for score in scores}
-    shapes, pairs = found.get("column shapes"), found.get("column pairs")
+    by_name = {score.name: score for score in scores}
+    shapes, pairs = by_name.get("column shapes"), by_name.get("column pairs")
     if shapes is None and scores:
         reason = next((f" {score.name} failed: {score.failed}." for score in scores if score.failed), "")
         return Verdict(question, "none", "See the scores", _NO_GRADE + reason)

@@ -87,10 +87,10 @@ def rare_class(
         others = real[classes != rarest]
         lacking = max(1, int(counts[counts > 0].max()) - len(few))
         site = _joined(others, few, schema)
-        made = sampler(schema.classes[rarest], lacking)
+        synthetic = sampler(schema.classes[rarest], lacking)
         copies = few.sample(lacking, replace=True, random_state=seed)
-        for found, extra in ((alone, few.iloc[:0]), (repeated, copies), (together, made)):
-            found.append(performance(_joined(site, extra, schema), test, schema, classifier, seed).auc)
+        for areas, extra in ((alone, few.iloc[:0]), (repeated, copies), (together, synthetic)):
+            areas.append(performance(_joined(site, extra, schema), test, schema, classifier, seed).auc)
     detail: dict[str, Any] = {
         "class": schema.classes[rarest],
         "real_alone": float(np.mean(alone)),
@@ -108,10 +108,10 @@ def sampler_from(synthetic: pd.DataFrame, schema: Schema, seed: int = 0) -> Samp
     classes = places(synthetic[_label(schema)], schema.classes)
 
     def sample(name: str, rows: int) -> pd.DataFrame:
-        found = synthetic[classes == schema.classes.index(name)]
-        if not len(found):
+        rows_of_class = synthetic[classes == schema.classes.index(name)]
+        if not len(rows_of_class):
             raise BadInput(f"the synthetic rows have none of class {name!r}; sample more of them")
-        return _drawn(found, rows, seed, name)
+        return _drawn(rows_of_class, rows, seed, name)
 
     return sample
 
@@ -125,8 +125,8 @@ def _label(schema: Schema) -> str:
 def _require_class(test: pd.DataFrame, schema: Schema, rarest: int) -> None:
     there = int((places(test[_label(schema)], schema.classes) == rarest).sum())
     if there < _FEWEST_TEST:
-        told = f"the test rows have {there} of the rarest class, {schema.classes[rarest]!r}"
-        raise BadInput(f"{told}; expected at least {_FEWEST_TEST}")
+        problem = f"the test rows have {there} of the rarest class, {schema.classes[rarest]!r}"
+        raise BadInput(f"{problem}; expected at least {_FEWEST_TEST}")
 
 
 def _drawn(frame: pd.DataFrame, rows: int, seed: int, what: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ _LARGEST_ONE_HOT = 100  # categories of a column that logistic regression sees a
 
 
 def detection_name(classifier: str) -> str:
-    """What the score is called.
+    """The name of the score.
 
     >>> detection_name("gradient boosting")
     'detection by gradient boosting: AUC'
@@ -43,10 +43,10 @@ def _detected(name: str, tables: Tables, rows: int, seed: int) -> Score:
     detail: dict[str, Any] = {"rows_of_each": count, "folds": FOLDS, "spread_of": "folds"}
     bounds: tuple[float, float] = (0.5, 1.0)
     if count < _FEWEST:
-        told = (
+        reason = (
             f"{tables.rows[0]} real and {tables.rows[1]} synthetic rows; expected at least {_FEWEST} of each"
         )
-        return failure(detection_name(name), told, (seed,), goal="min", range=bounds, detail=detail)
+        return failure(detection_name(name), reason, (seed,), goal="min", range=bounds, detail=detail)
     drawn = tables.sampled(count, seed)
     encode, place, settings = DETECTORS[name]
     features = np.concatenate([encode(drawn.columns, drawn.real), encode(drawn.columns, drawn.synthetic)])
@@ -68,11 +68,11 @@ def _areas(features: np.ndarray, origin: np.ndarray, make: Callable[[], Any], se
         [Rng(seed).at("folds", side).numpy().permutation(len(origin) // 2) % FOLDS for side in (0, 1)]
     )
     areas = []
-    for held in range(FOLDS):
+    for tested in range(FOLDS):
         with calmly():
-            model = make().fit(features[fold != held], origin[fold != held])
-            chances = model.predict_proba(features[fold == held])[:, 1]
-        areas.append(float(roc_auc_score(origin[fold == held], chances)))
+            model = make().fit(features[fold != tested], origin[fold != tested])
+            chances = model.predict_proba(features[fold == tested])[:, 1]
+        areas.append(float(roc_auc_score(origin[fold == tested], chances)))
     return areas
 
 

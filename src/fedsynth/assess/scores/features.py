@@ -42,7 +42,7 @@ class FeatureNetwork:
     run: Callable[[Tensor], tuple[Tensor, Tensor]]
 
     def setting(self) -> dict[str, Any]:
-        """What a score must say of its network."""
+        """The facts about the network that a score must state."""
         return {"network": self.name, "weights": self.weights, "resize": self.resize}
 
 
@@ -59,8 +59,8 @@ def extract(network: FeatureNetwork, images: Tensor) -> Features:
     values, chances = [], []
     with torch.no_grad():
         for batch in images.split(_BATCH):
-            found, logits = network.run(batch)
-            values.append(found.double())
+            features, logits = network.run(batch)
+            values.append(features.double())
             chances.append(logits.double().softmax(dim=1))
     return Features(torch.cat(values).numpy(), torch.cat(chances).numpy())
 
@@ -74,8 +74,8 @@ def compare(one: Score, other: Score) -> float:
     ours, theirs = (score.detail.get("setting") or {} for score in (one, other))
     differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if differing:
-        told = ", ".join(f"{key} {ours.get(key)} and {theirs.get(key)}" for key in differing)
-        raise Incompatible(f"{one.name!r} was measured with {told}; measure both in the same setting")
+        settings = ", ".join(f"{key} {ours.get(key)} and {theirs.get(key)}" for key in differing)
+        raise Incompatible(f"{one.name!r} was measured with {settings}; measure both in the same setting")
     return one.value - other.value
 
 

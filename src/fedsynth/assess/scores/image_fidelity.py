@@ -122,5 +122,5 @@ def shown_neighbors(rows: Tensor, distances: Tensor, count: int) -> list[dict[st
 
 def _require(real: np.ndarray, synthetic: np.ndarray, rows: int) -> None:
     if min(len(real), len(synthetic)) < rows:
-        told = f"{len(real)} real and {len(synthetic)} synthetic images"
-        raise BadInput(f"{told}; expected at least {rows} of each")
+        counts = f"{len(real)} real and {len(synthetic)} synthetic images"
+        raise BadInput(f"{counts}; expected at least {rows} of each")

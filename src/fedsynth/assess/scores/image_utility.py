@@ -142,9 +142,11 @@ def image_utility(
     on_real = [image_performance(real, test, classes, classifier, seed, passes) for seed in seeds]
     frequent = int(torch.bincount(real[1], minlength=classes).argmax())
     majority = measure(test[1].cpu().numpy(), np.tile(np.eye(classes)[frequent], (len(test[1]), 1)))
-    found, reason = [], None
+    on_synthetic, reason = [], None
     try:
-        found = [image_performance(synthetic, test, classes, classifier, seed, passes) for seed in seeds]
+        on_synthetic = [
+            image_performance(synthetic, test, classes, classifier, seed, passes) for seed in seeds
+        ]
     except BadInput as error:
         reason = str(error)
     scores = []
@@ -158,7 +160,9 @@ def image_utility(
         }
         called = f"{classifier}: {name}"
         if reason is None:
-            scores.append(over_seeds(called, [getattr(each, name) for each in found], seeds, detail=detail))
+            scores.append(
+                over_seeds(called, [getattr(each, name) for each in on_synthetic], seeds, detail=detail)
+            )
         else:
             scores.append(failure(called, reason, seeds, detail=detail))
     return scores

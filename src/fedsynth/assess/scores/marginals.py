@@ -26,7 +26,7 @@ _LARGEST_CODE = 2**40  # beyond it codes of combinations are numbered anew, long
 
 
 def marginal_name(ways: int) -> str:
-    """What the score is called.
+    """The name of the score.
 
     >>> marginal_name(3)
     '3-way marginals: average variation distance'
@@ -65,8 +65,8 @@ def marginals(tables: Tables, seed: int = 0) -> tuple[list[Score], list[dict[str
     for ways in WAYS:
         drawn = column_sets([c.name for c in columns], ways, seed)
         if not drawn:
-            told = f"{len(columns)} columns fit the schema; a {ways}-way marginal needs at least {ways}"
-            scores.append(failure(marginal_name(ways), told, goal="min", detail=left_out))
+            reason = f"{len(columns)} columns fit the schema; a {ways}-way marginal needs at least {ways}"
+            scores.append(failure(marginal_name(ways), reason, goal="min", detail=left_out))
             continue
         parts = [_distances(names, codes, sizes, tables.rows, seed) for names in drawn]
         scores.append(_score(ways, parts, {"rows": list(tables.rows), **left_out}))

@@ -64,7 +64,7 @@ class Reader:
         return -self._model.log_probability(self._params, rows).double().numpy()
 
     def beside(self, known: Sequence[str], texts: Sequence[str]) -> Prediction:
-        """What the shares of symbols in `known` texts alone would predict, without any order and without privacy."""
+        """The prediction from the shares of symbols in `known` texts alone, without any order and without privacy."""
         return unigrams(self.rows(known), self.rows(texts), self._model.symbols)
 
 
@@ -77,11 +77,11 @@ def unigrams(known: Tensor, rows: Tensor, symbols: int) -> Prediction:
     """
     counts = torch.bincount(_counted(known), minlength=symbols).double() + _SMOOTHED
     chances = counts / counts.sum()
-    seen = _counted(rows)
-    words = seen[seen > UNKNOWN]
+    symbols_of_rows = _counted(rows)
+    words = symbols_of_rows[symbols_of_rows > UNKNOWN]
     guess = int(chances[UNKNOWN + 1 :].argmax()) + UNKNOWN + 1
     accuracy = float((words == guess).double().mean()) if len(words) else 0.0
-    return Prediction(float((-chances[seen].log()).mean().exp()), accuracy)
+    return Prediction(float((-chances[symbols_of_rows].log()).mean().exp()), accuracy)
 
 
 def _counted(rows: Tensor) -> Tensor:

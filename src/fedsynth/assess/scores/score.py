@@ -1,4 +1,4 @@
-"""What every measure of a synthetic data set returns: a number with its meaning, or the reason why there is none."""
+"""The result of every measure of a synthetic data set: a number with its meaning, or why there is none."""
 
 from __future__ import annotations
 

@@ -67,12 +67,12 @@ def unknown_by_position(known: set[str], texts: Iterable[str], positions: int) -
     >>> unknown_by_position({"a"}, ["a b", "b b"], 3)
     [0.5, 1.0]
     """
-    seen, unknown = [0] * positions, [0] * positions
+    counts, unknown = [0] * positions, [0] * positions
     for text in texts:
         for place, word in enumerate(words(text)[:positions]):
-            seen[place] += 1
+            counts[place] += 1
             unknown[place] += word not in known
-    return [wrong / count for wrong, count in zip(unknown, seen, strict=True) if count]
+    return [wrong / count for wrong, count in zip(unknown, counts, strict=True) if count]
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class TrigramModel:
         after_two: Counter[tuple[str, ...]] = Counter()
         after_one: Counter[tuple[str, ...]] = Counter()
         for text in texts:
-            found = [_START, _START, *words(text)]
-            one.update(found[2:])
-            three.update(ngrams(found, 3))
-            two.update(ngrams(found[1:], 2))
-            after_two.update(ngrams(found[:-1], 2))
-            after_one.update((word,) for word in found[1:-1])
+            padded = [_START, _START, *words(text)]
+            one.update(padded[2:])
+            three.update(ngrams(padded, 3))
+            two.update(ngrams(padded[1:], 2))
+            after_two.update(ngrams(padded[:-1], 2))
+            after_one.update((word,) for word in padded[1:-1])
         if not one:
             raise BadInput("there are no words to learn from")
         return cls(three, two, one, after_two, after_one, sum(one.values()))
@@ -118,8 +118,8 @@ class TrigramModel:
         """Exponential of the mean surprise a word; an unknown word counts as one."""
         surprise, count = 0.0, 0
         for text in texts:
-            found = [_START, _START, *(word if word in self.one else "<unknown>" for word in words(text))]
-            for first, second, word in ngrams(found, 3):
+            padded = [_START, _START, *(word if word in self.one else "<unknown>" for word in words(text))]
+            for first, second, word in ngrams(padded, 3):
                 surprise -= math.log(self.chance((first, second), word))
                 count += 1
         if not count:

@@ -71,8 +71,8 @@ def rank_agreement(real: Mapping[str, float], synthetic: Mapping[str, float]) ->
     one, other = [real[name] for name in names], [synthetic[name] for name in names]
     if len(names) < 3 or len(set(one)) == 1 or len(set(other)) == 1:
         raise BadInput("an order needs three candidates that differ; all candidates do equally well")
-    found = spearmanr(one, other).statistic, kendalltau(one, other).statistic
-    return round(float(found[0]), 12), round(float(found[1]), 12)
+    correlations = spearmanr(one, other).statistic, kendalltau(one, other).statistic
+    return round(float(correlations[0]), 12), round(float(correlations[1]), 12)
 
 
 def tuning(
@@ -91,11 +91,14 @@ def tuning(
     """
     tried = CANDIDATES if candidates is None else candidates
     order = Rng(seed).at("held out").numpy().permutation(len(synthetic))
-    held = max(1, int(len(synthetic) * _HELD))
-    judged, learned = synthetic.iloc[order[:held]], synthetic.iloc[order[held:]]
-    by_real = {name: performance_of(made, real, test, schema, seed).auc for name, made in tried.items()}
+    size = max(1, int(len(synthetic) * _HELD))
+    judged, learned = synthetic.iloc[order[:size]], synthetic.iloc[order[size:]]
+    by_real = {
+        name: performance_of(candidate, real, test, schema, seed).auc for name, candidate in tried.items()
+    }
     by_synthetic = {
-        name: performance_of(made, learned, judged, schema, seed).auc for name, made in tried.items()
+        name: performance_of(candidate, learned, judged, schema, seed).auc
+        for name, candidate in tried.items()
     }
     spearman, kendall = rank_agreement(by_real, by_synthetic)
     chosen, best = max(by_synthetic, key=by_synthetic.__getitem__), max(by_real, key=by_real.__getitem__)

@@ -65,7 +65,7 @@ def performance_of(
 
 
 def majority(train: pd.DataFrame, test: pd.DataFrame, schema: Schema) -> Performance:
-    """What always naming the most frequent class of `train` gives: the least that a classifier must beat."""
+    """Performance of always naming the most frequent class of `train`: the least that a classifier must beat."""
     classes = len(schema.classes)
     frequent = np.bincount(_checked(train, schema), minlength=classes).argmax()
     judged = _checked(test, schema)
@@ -74,7 +74,7 @@ def majority(train: pd.DataFrame, test: pd.DataFrame, schema: Schema) -> Perform
 
 @dataclass(frozen=True)
 class Baseline:
-    """What real training rows give on the test rows: measured once, set beside every synthetic table."""
+    """Performance of real training rows on the test rows: measured once, set beside every synthetic table."""
 
     majority: Performance
     real: Mapping[str, tuple[Performance, ...]]  # by classifier, one for each seed
@@ -82,7 +82,7 @@ class Baseline:
 
     def beside(self, classifier: str, measure: str) -> dict[str, Any]:
         """The detail of a score: train on real (mean and spread), and the majority class."""
-        values = [getattr(found, measure) for found in self.real[classifier]]
+        values = [getattr(result, measure) for result in self.real[classifier]]
         return {
             "train_on_real": float(np.mean(values)),
             "train_on_real_spread": float(np.std(values, ddof=1)) if len(values) > 1 else None,
@@ -100,10 +100,10 @@ def baseline(
 ) -> Baseline:
     """Train every classifier on the real training rows and test it on the held-out real ones."""
     _require_label(schema)
-    found = {
+    on_real = {
         name: tuple(performance(real, test, schema, name, seed) for seed in seeds) for name in classifiers
     }
-    return Baseline(majority(real, test, schema), found, tuple(seeds))
+    return Baseline(majority(real, test, schema), on_real, tuple(seeds))
 
 
 def utility(
@@ -120,16 +120,18 @@ def utility(
     """
     scores: list[Score] = []
     for classifier in beside.real:
-        reason, found = None, []
+        reason, on_synthetic = None, []
         try:
-            found = [asdict(performance(synthetic, test, schema, classifier, seed)) for seed in beside.seeds]
+            on_synthetic = [
+                asdict(performance(synthetic, test, schema, classifier, seed)) for seed in beside.seeds
+            ]
         except BadInput as error:
             reason = str(error)
         for measure in measures:
             name, detail = f"{classifier}: {measure}", beside.beside(classifier, measure)
             if reason is None:
                 scores.append(
-                    over_seeds(name, [each[measure] for each in found], beside.seeds, detail=detail)
+                    over_seeds(name, [each[measure] for each in on_synthetic], beside.seeds, detail=detail)
                 )
             else:
                 scores.append(failure(name, reason, beside.seeds, detail=detail))

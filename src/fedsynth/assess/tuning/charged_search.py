@@ -100,14 +100,14 @@ class ChargedSearch:
         encoded = encode_clients(self.clients, self.schema)
         rng = Rng(self.request.seed)
         recipe = check_request(self.request, self.schema, encoded)
-        held = encoded.pooled() if recipe.pooled else encoded
-        task = task_of(recipe, self.request, self.schema, held)
+        participants = encoded.pooled() if recipe.pooled else encoded
+        task = task_of(recipe, self.request, self.schema, participants)
         earlier = ledger_of(self.schema, self.request.schema)
         spent = [
             priced(line, task.unit, "add-remove") for line in ([] if earlier is None else earlier.lines())
         ]
         noise, statistic = self._calibrated(recipe, task, spent)
-        offered = [self._prepared(recipe, task, held, settings, noise) for settings in self.tried]
+        offered = [self._prepared(recipe, task, participants, settings, noise) for settings in self.tried]
 
         ledger = Ledger(place.ledger)
         policy = Policy.load(self.request.budget) if self.request.budget else None
@@ -115,7 +115,7 @@ class ChargedSearch:
         if earlier is not None:
             payer.begin_with(earlier)
         payer.pay(When(), [self._charge(offered[0].algorithm, offered[0].unit)], np.empty(0, np.int64))
-        truth = self._truth(held, statistic, offered[0].unit, payer, rng)
+        truth = self._truth(participants, statistic, offered[0].unit, payer, rng)
 
         best: tuple[float, Prepared, ServerState] | None = None
         for number in range(self._count(rng)):
@@ -130,7 +130,7 @@ class ChargedSearch:
         return {name: best[1].values[name] for name in self.tried[0]}
 
     def _values(self, recipe: Recipe) -> Settings:
-        """What all candidates have in common."""
+        """The arguments that all candidates share."""
         values = recipe.values(self.request.arguments)
         rounds = self.request.rounds
         return values if rounds is None else {**values, **recipe.with_role("rounds", rounds)}
@@ -176,10 +176,10 @@ class ChargedSearch:
         return Charge(Release(what, unit, "central", event), event)
 
     def _prepared(
-        self, recipe: Recipe, task: Task, held: Clients, settings: Settings, noise: float
+        self, recipe: Recipe, task: Task, participants: Clients, settings: Settings, noise: float
     ) -> Prepared:
         values = {**self._values(recipe), **settings, **recipe.with_role("noise", noise)}
-        return Prepared(recipe, self.schema, held, recipe.build(task, values), values, self.request)
+        return Prepared(recipe, self.schema, participants, recipe.build(task, values), values, self.request)
 
     def _count(self, rng: Rng) -> int:
         """A geometric number of trainings, at least one, with the stated mean."""
@@ -187,27 +187,27 @@ class ChargedSearch:
         uniform = max(float(rng.at("how many").uniforms(1)[0]), 1e-300)
         return 1 + int(math.log(uniform) / math.log1p(-chance))
 
-    def _means(self, held: Clients) -> ColumnMeans:
-        return ColumnMeans(int(np.prod(held.x.shape[1:])), max(1, len(self.schema.classes)))
+    def _means(self, clients: Clients) -> ColumnMeans:
+        return ColumnMeans(int(np.prod(clients.x.shape[1:])), max(1, len(self.schema.classes)))
 
-    def _truth(self, held: Clients, noise: float, unit: Unit, payer: Payer, rng: Rng) -> Tensor:
+    def _truth(self, clients: Clients, noise: float, unit: Unit, payer: Payer, rng: Rng) -> Tensor:
         """The noisy mean of the statistic over all units, up to a factor."""
-        means = self._means(held)
+        means = self._means(clients)
         query = Query(
             "column means to choose settings by",
             means,
             means.width * means.classes,
             CentralGaussian(Clip(1.0), noise),
-            len(held),
+            len(clients),
             unit,
         )
         device = self.request.device
-        return ask(query, InProcess(held, rng, device=device), ServerState(0, {}), rng, payer.pay)
+        return ask(query, InProcess(clients, rng, device=device), ServerState(0, {}), rng, payer.pay)
 
     def _distance(self, chosen: Prepared, state: ServerState, truth: Tensor, rng: Rng) -> float:
         """How far a candidate's statistic lies from the truth, both scaled to a sum of 1."""
-        made = released(chosen.algorithm, state, self.schema, chosen.recipe.name, chosen.values)
-        drawn = made.sample(_DRAWN, rng.at("judged"))
+        generator = released(chosen.algorithm, state, self.schema, chosen.recipe.name, chosen.values)
+        drawn = generator.sample(_DRAWN, rng.at("judged"))
         raw = (
             replace(
                 self.clients,
@@ -227,7 +227,7 @@ class ChargedSearch:
 
     def _write(self, place: Folder, chosen: Prepared, state: ServerState, ledger: Ledger) -> None:
         """The winner as a finished run; nothing of the others is kept."""
-        told = (
+        how_chosen = (
             f"The settings were chosen by a charged search over {len(self.tried)} candidates; how many trainings it "
             "took was drawn at random and is not told, and nothing of those that lost is released.",
         )
@@ -236,7 +236,7 @@ class ChargedSearch:
             ledger,
             state,
             seeded=self.request.seed is not None,
-            caveats=(*told, *caveats_of(chosen, self.clients)),
+            caveats=(*how_chosen, *caveats_of(chosen, self.clients)),
         )
         place.create(replace(self.request, arguments=chosen.values).to_toml(), self.schema)
         write_result(place, generator, statement)

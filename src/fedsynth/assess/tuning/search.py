@@ -56,7 +56,7 @@ def candidates(recipe: str, choices: Mapping[str, Sequence[str]]) -> list[Settin
 
 @dataclass(frozen=True)
 class Trial:
-    """What one candidate was worth; `failed` says why it was worth nothing."""
+    """The score of one candidate; `failed` says why it has none."""
 
     settings: Settings
     score: float | None
@@ -85,7 +85,7 @@ class FreeSearch:
 
     @property
     def measure(self) -> str:
-        """What the score is; more is better."""
+        """The name of the score; more is better."""
         if self.schema.kind == "image":
             return f"{LOGISTIC}: accuracy on held-out images"
         if self.schema.label is None:
@@ -95,7 +95,7 @@ class FreeSearch:
     def trials(self, tried: Sequence[Settings], tell: Tell | None = None) -> list[Trial]:
         """All candidates, the best first; one that fails comes last and says why."""
         self._check()
-        kept, held = self._parted()
+        kept, test = self._parted()
         done = []
         for number, settings in enumerate(tried):
             if tell:
@@ -104,7 +104,7 @@ class FreeSearch:
                     number,
                     len(tried),
                 )
-            done.append(self._trial(settings, kept, held))
+            done.append(self._trial(settings, kept, test))
         return sorted(done, key=lambda trial: -np.inf if trial.score is None else trial.score, reverse=True)
 
     def _check(self) -> None:
@@ -129,35 +129,35 @@ class FreeSearch:
             raise BadInput(f"rows={self.rows.rows}: too few to hold some out")
         return self.rows.only(~apart), self.rows.only(apart)
 
-    def _trial(self, settings: Settings, kept: RawClients, held: RawClients) -> Trial:
+    def _trial(self, settings: Settings, kept: RawClients, test: RawClients) -> Trial:
         began = time.perf_counter()
         scores = []
         try:
             for run in range(self.runs):
                 request = self.request.changed(seed=self.seed + run, arguments=settings)
-                made = Synthesizer.of(request, self.schema).fit(kept)
-                scores.append(self._score(made.generator, held))
+                synthesizer = Synthesizer.of(request, self.schema).fit(kept)
+                scores.append(self._score(synthesizer.generator, test))
         except FedsynthError as error:
             return Trial(settings, None, 0.0, time.perf_counter() - began, str(error))
         return Trial(settings, float(np.mean(scores)), float(np.std(scores)), time.perf_counter() - began)
 
-    def _score(self, made: Generator, held: RawClients) -> float:
-        drawn = made.sample(_DRAWN, Rng(self.seed).at("judged"))
+    def _score(self, generator: Generator, tested: RawClients) -> float:
+        drawn = generator.sample(_DRAWN, Rng(self.seed).at("judged"))
         if isinstance(drawn, tuple):
-            assert held.images is not None
+            assert tested.images is not None
             encoding = ImageEncoding(self.schema)
-            train, test = encoding.encode(*drawn), encoding.encode(held.images, held.labels)
+            train, test = encoding.encode(*drawn), encoding.encode(tested.images, tested.labels)
             classes = len(self.schema.classes)
             return image_performance(train, test, classes, LOGISTIC, self.seed, passes=1).accuracy
-        assert held.frame is not None
+        assert tested.frame is not None
         if self.schema.label is None:
-            found = column_pairs(Tables.of(held.frame, drawn, self.schema))
-            if found.value is None:
-                raise BadInput(f"column pairs: {found.failed}")
-            return found.value
+            score = column_pairs(Tables.of(tested.frame, drawn, self.schema))
+            if score.value is None:
+                raise BadInput(f"column pairs: {score.failed}")
+            return score.value
         return float(
             np.mean(
-                [performance(drawn, held.frame, self.schema, name, self.seed).auc for name in _CLASSIFIERS]
+                [performance(drawn, tested.frame, self.schema, name, self.seed).auc for name in _CLASSIFIERS]
             )
         )
 

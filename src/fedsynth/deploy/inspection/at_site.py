@@ -27,7 +27,7 @@ from fedsynth.privacy.mechanism import Charge
 
 
 class AtSite:
-    """What this site does for the steps of inspections; rows that were judged once are kept for the next step."""
+    """This site's part in the steps of inspections; rows that were judged once are kept for the next step."""
 
     def __init__(self, holding: Holding, policy: Policy) -> None:
         self._holding = holding
@@ -74,12 +74,12 @@ class AtSite:
         schema, clients = self._holding.schema, begin.terms.clients
         trained = trained_schema(schema, plan.selections)
         model = lenient(compose(begin.terms, trained))
-        asked = plan.step.query(schema, clients, plan.noise)
-        algorithm = model if asked is None else replace(model, opening=asked)
+        query = plan.step.query(schema, clients, plan.noise)
+        algorithm = model if query is None else replace(model, opening=query)
         rows = self._rows(plan, trained, begin.blob)
         return Assigned(
             algorithm,
-            lambda: held(plan.step, rows),
+            lambda: _clients(plan.step, rows),
             plan.step.stream,
             plan.name,
             tuple(whole(plan, model, schema, clients)),
@@ -109,10 +109,10 @@ class AtSite:
         return graph_from(schema, content, "the model that came")
 
 
-def held(step: Step, rows: Rows) -> Clients:
-    """What the clients hold in a step; an unforeseen error could quote a row, so only its kind is told."""
+def _clients(step: Step, rows: Rows) -> Clients:
+    """Return the clients of a step; an unforeseen error could quote a row, so only its kind is told."""
     try:
-        return step.held(rows)
+        return step.clients(rows)
     except FedsynthError:
         raise
     except Exception as error:
@@ -122,12 +122,12 @@ def held(step: Step, rows: Rows) -> Clients:
 
 
 def whole(plan: Plan, model: Algorithm, schema: Schema, clients: int) -> list[tuple[Charge, int]]:
-    """What all questions and models of the inspection cost together."""
-    asked = [question.query(schema, clients, plan.noise) for question in Survey.of(plan.selections).all]
+    """Return every charge of the inspection's questions and models, with its number of times."""
+    queries = [question.query(schema, clients, plan.noise) for question in Survey.of(plan.selections).all]
     once = [] if model.opening is None else model.opening.charges()
     models = len(plan.selections)
     return [
-        *((charge, 1) for query in asked for charge in query.charges()),
+        *((charge, 1) for query in queries for charge in query.charges()),
         *((charge, models) for charge in once),
         *((charge, models * model.rounds) for charge in model.charges()),
     ]

@@ -48,14 +48,14 @@ class OverSites:
     """An inspection of what the sites of a federation hold. `earlier` is the ledger of a schema that was paid for."""
 
     kit: Kit
-    asked: Inspection
+    inspection: Inspection
     model: Sent
     minimum_sites: int
     round_s: float
     earlier: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.asked.total is not None:
+        if self.inspection.total is not None:
             raise Incompatible(
                 "[budget] total: over sites each site's own budget bounds all inspections; leave [budget] out"
             )
@@ -70,23 +70,23 @@ class OverSites:
             coordinator.cancel()
             raise
         (out / "federation.json").unlink(missing_ok=True)  # an inspection is not resumed
-        seen = Seen.load(out, self.asked.request, self.asked.trained)
+        released = Seen.load(out, self.inspection.request, self.inspection.trained)
         ledger = Ledger(out / "ledger.jsonl")
-        return conclude(self.asked, seen, ledger, out=out, tell=tell, caveats=_CAVEATS)
+        return conclude(self.inspection, released, ledger, out=out, tell=tell, caveats=_CAVEATS)
 
     @property
     def looked_for(self) -> dict[str, object]:
-        """What the server is told of it, as JSON values."""
+        """The inspection as the server receives it, in JSON values."""
         return {
-            "selections": {name: selection.table for name, selection in self.asked.selections.items()},
-            "survey_share": self.asked.survey_share,
+            "selections": {name: selection.table for name, selection in self.inspection.selections.items()},
+            "survey_share": self.inspection.survey_share,
             "model": self.model.to_dict(),
         }
 
     def _assignment(self) -> Assignment:
-        asked, patience = self.asked, Patience(round_s=self.round_s)
+        inspection, patience = self.inspection, Patience(round_s=self.round_s)
         plain = Assignment.new(
-            self.kit, asked.request, asked.schema, self.minimum_sites, patience, self.earlier
+            self.kit, inspection.request, inspection.schema, self.minimum_sites, patience, self.earlier
         )
         return replace(plain, inspection=self.looked_for)
 

@@ -48,7 +48,7 @@ class Call:
 
     channel: Channel
     name: str
-    asked: Inspection
+    inspection: Inspection
     source: Source = field(default_factory=Source)
     content: bytes = b""
     minimum: int = 1
@@ -59,17 +59,17 @@ class Call:
 
     @property
     def first_question(self) -> Question:
-        """What is asked first; sites are invited to it."""
-        return Survey.of(self.asked.selections).all[0]
+        """The first question; sites are invited to it."""
+        return Survey.of(self.inspection.selections).all[0]
 
     def gather(self) -> Roster:
         """The sites that would take part, and how many clients they have; noise is calibrated to these."""
-        noise = 1.0 if self.asked.request.target else None
-        plan = Plan(self.name, self.asked.selections, noise, self.source, self.first_question)
+        noise = 1.0 if self.inspection.request.target else None
+        plan = Plan(self.name, self.inspection.selections, noise, self.source, self.first_question)
         return self.remote(plan).invite(self.terms(plan, 0, {}))
 
     def say(self, words: str) -> None:
-        """What the server does now, for whoever waits."""
+        """Tell whoever waits what the server does now."""
         self.tell("server", 0, words)
 
     def remote(self, plan: Plan) -> Remote:
@@ -78,9 +78,9 @@ class Call:
         return Remote(self.channel, plan.run, *known, f"start the others again and {AGAIN}")
 
     def terms(self, plan: Plan, clients: int, values: dict[str, object]) -> Terms:
-        """What sites agree to."""
-        asked = self.asked
-        plain = terms_of(asked.request, asked.schema, values, clients, self.minimum)
+        """The terms that sites agree to."""
+        inspection = self.inspection
+        plain = terms_of(inspection.request, inspection.schema, values, clients, self.minimum)
         return replace(plain, inspection=plan.to_dict())
 
 
@@ -127,7 +127,7 @@ class AtSites:
     def _opened(self, step: Step, algorithm: Algorithm, state: ServerState) -> Remote:
         """Begin the run of a step with the sites of the inspection, as far as they are there."""
         call, agenda = self.call, self.agenda
-        plan = Plan(call.name, agenda.asked.selections, agenda.noise, call.source, step)
+        plan = Plan(call.name, agenda.inspection.selections, agenda.noise, call.source, step)
         terms = call.terms(plan, self.roster.clients, dict(agenda.trainer.values))
         link = call.remote(plan)
         members = {name: replace(member, away=True, used=()) for name, member in self.roster.members.items()}

@@ -28,11 +28,11 @@ from fedsynth.synthesis.training import check_claim
 LEDGER = "ledger.jsonl"
 
 
-def inspect(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
+def inspect(assignment: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
     """Bring the inspection to its end; one that was interrupted after its first release is not gone on with."""
     if not (folder / FILE).is_file():
         folder.mkdir(exist_ok=True)
-        _conduct(asked, channel, folder, tell)
+        _conduct(assignment, channel, folder, tell)
 
 
 def inspection_results(folder: Path) -> list[Path]:
@@ -42,15 +42,15 @@ def inspection_results(folder: Path) -> list[Path]:
     return [path for path in named if path.exists()]
 
 
-def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
+def _conduct(assignment: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
     """The whole inspection, with its files in this folder."""
-    told: dict[str, str] = {}
+    last_news: dict[str, str] = {}
 
     def news(site: str, version: int, what: str) -> None:
-        told[site] = what
-        tell(sites=dict(told))
+        last_news[site] = what
+        tell(sites=dict(last_news))
 
-    payer = Payer(Ledger(folder / LEDGER), asked["run"])
+    payer = Payer(Ledger(folder / LEDGER), assignment["run"])
     released = [line for line in payer.ledger.lines() if line.run == payer.name]
     if released:
         raise FedsynthError(
@@ -58,18 +58,18 @@ def _conduct(asked: Mapping[str, Any], channel: Channel, folder: Path, tell: Tel
             "the ledgers of the server and the sites, and count. Begin a new one for what the sites' budgets leave"
         )
     if not payer.ledger.lines():
-        payer.begin_with(earlier_ledger(asked, folder))
-    looked(call_of(asked, channel, news), payer).save(folder)
+        payer.begin_with(earlier_ledger(assignment, folder))
+    looked(call_of(assignment, channel, news), payer).save(folder)
 
 
 def looked(call: Call, payer: Payer) -> Seen:
     """All steps of an inspection, over the sites that agree to it as it is calibrated."""
-    asked, rng = call.asked, Rng(call.asked.request.seed)
+    inspection, rng = call.inspection, Rng(call.inspection.request.seed)
     spent = [priced(line, "client", "add-remove") for line in payer.ledger.lines()]
     roster = call.gather()
     while True:
-        check_claim(asked.request, asked.schema, "client", roster.clients)
-        agenda = Agenda.of(asked, roster.clients, spent)
+        check_claim(inspection.request, inspection.schema, "client", roster.clients)
+        agenda = Agenda.of(inspection, roster.clients, spent)
         seeded = any(member.seeded for member in roster.members.values())
         try:
             return agenda.look(AtSites(call, agenda, roster), rng, payer.pay, call.say, seeded=seeded)
@@ -77,21 +77,21 @@ def looked(call: Call, payer: Payer) -> Seen:
             roster = roster.without(set(declined.sites))
 
 
-def call_of(asked: Mapping[str, Any], channel: Channel, tell: Callable[[str, int, str], None]) -> Call:
+def call_of(assignment: Mapping[str, Any], channel: Channel, tell: Callable[[str, int, str], None]) -> Call:
     """How sites are called, from what the coordinator sent."""
-    given = asked["inspection"]
-    model = given["model"]
+    keys = assignment["inspection"]
+    model = keys["model"]
     content = base64.b64decode(model.get("onnx", ""))
-    selections = {name: Selection.parse(table) for name, table in given["selections"].items()}
-    request = Request.from_toml(dict(asked["request"]))
-    schema = Schema.from_dict(dict(asked["schema"]))
+    selections = {name: Selection.parse(table) for name, table in keys["selections"].items()}
+    request = Request.from_toml(dict(assignment["request"]))
+    schema = Schema.from_dict(dict(assignment["schema"]))
     return Call(
         channel,
-        asked["run"],
-        Inspection(request, schema, selections, survey_share=given["survey_share"]),
+        assignment["run"],
+        Inspection(request, schema, selections, survey_share=keys["survey_share"]),
         Source(hash_of(content) if content else "", model.get("entry_point", "")),
         content,
-        asked["minimum_sites"],
-        Patience(timeout_s=asked["round_s"], resend_s=max(5.0, asked["round_s"] / 4)),
+        assignment["minimum_sites"],
+        Patience(timeout_s=assignment["round_s"], resend_s=max(5.0, assignment["round_s"] / 4)),
         tell,
     )

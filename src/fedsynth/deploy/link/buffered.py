@@ -28,11 +28,11 @@ _ROOM = "flight/"
 
 @dataclass(frozen=True)
 class Journey:
-    """A client's work from a version; `asked` if its site may have begun it."""
+    """A client's work from a version; `ordered` if its site may have begun it."""
 
     client: int
     version: int
-    asked: bool = False
+    ordered: bool = False
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Buffered:
     _kept: list[Arrival] = field(default_factory=list, init=False)  # results since the last step
 
     def __post_init__(self) -> None:
-        self.remote.held = self._held
+        self.remote.unsettled = self._unsettled
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Line these clients up; they are asked when somebody is waited for, so that a checkpoint comes first."""
@@ -95,7 +95,7 @@ class Buffered:
             member = self.remote.roster.members[self.remote.roster.owner(journey.client)]
             client = np.array([journey.client], dtype=np.int64)
             if member.away:
-                self.remote.ready.append(nothing(journey.version, client, job, spared=not journey.asked))
+                self.remote.ready.append(nothing(journey.version, client, job, spared=not journey.ordered))
             elif sum(order.site == member.name for order in self.remote.orders.values()) >= _AT_ONCE:
                 waiting.append(journey)
             else:
@@ -103,7 +103,7 @@ class Buffered:
                 self.remote.ask(member, job, client, journey.version, journey.client, sent)
         self._waiting = waiting
 
-    def _held(self, site: str) -> Iterable[int]:
+    def _unsettled(self, site: str) -> Iterable[int]:
         """The versions of work that this site is still to be asked for."""
         owner = self.remote.roster.owner
         return [journey.version for journey in self._waiting if owner(journey.client) == site]
@@ -113,7 +113,7 @@ class Buffered:
         return self.remote.absent(for_good=for_good)
 
     def commit(self, state: ServerState) -> None:
-        """What came is in this state; broadcasts that nobody works from are forgotten."""
+        """Note that all arrivals are in this state; forget broadcasts that nobody works from."""
         self.remote.commit(state)
         self._kept.clear()
         needed = {journey.version for journey in self._under_way()}
@@ -124,11 +124,13 @@ class Buffered:
         """Everybody who was asked, or is to be asked, and of whom there is no result yet."""
         ordered = [(order.version, order.ids) for order in self.remote.orders.values()]
         news = [(one.version, ids) for one in self.remote.ready for ids in (one.gone, one.spared)]
-        asked = [Journey(int(client), version, True) for version, ids in (*ordered, *news) for client in ids]
-        return [*asked, *self._waiting]
+        ordered_journeys = [
+            Journey(int(client), version, True) for version, ids in (*ordered, *news) for client in ids
+        ]
+        return [*ordered_journeys, *self._waiting]
 
     def _results(self) -> list[Arrival]:
-        """What came since the last step, and what nobody has taken yet."""
+        """Return the results since the last step, and those that nobody has taken yet."""
         return [*self._kept, *(one for one in self.remote.ready if one.name)]
 
     def index(self) -> dict[str, Tensor]:
@@ -181,7 +183,7 @@ def _written(arrival: Arrival) -> dict[str, Tensor]:
 
 
 def _read(tensors: Mapping[str, Tensor]) -> Arrival:
-    """What `_written` made."""
+    """Read what `_written` wrote."""
     client, version, up, down = tensors["numbers"].tolist()
     name = tensors["name"].numpy().tobytes().decode()
     return Arrival(np.array([client]), tensors["messages"], version, up, down, name=name)

@@ -1,4 +1,4 @@
-"""What a federation engine has to do: move bytes between the server and named sites. It promises nothing else."""
+"""The interface to a federation engine: it moves bytes between the server and named sites, and promises no more."""
 
 from __future__ import annotations
 

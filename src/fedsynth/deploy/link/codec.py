@@ -155,10 +155,10 @@ def _header(written: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ValueError("a name is there twice")
-    return found
+    return table
 
 
 def _refuse(constant: str) -> float:

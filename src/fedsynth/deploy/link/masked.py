@@ -38,7 +38,7 @@ _SESSION = 2**24  # rounds that one session of the server can have
 
 @dataclass(frozen=True)
 class _Order:
-    """What the server says of a round before it begins; a site checks all that its safety rests on."""
+    """The server's announcement of a round; a site checks all that its safety rests on."""
 
     number: int
     job: str

@@ -1,4 +1,4 @@
-"""What server and sites say to each other, as values: each is checked field by field when it is read.
+"""The messages between server and sites, as values: each is checked field by field when it is read.
 
 The server speaks first and a site answers each message once:
 
@@ -33,7 +33,7 @@ _LATER = {"largest"}  # fields that messages of earlier versions, kept on disk, 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run will do with whose data under which promise: what a site has to agree to."""
+    """The terms a site agrees to: what a run will do with whose data under which promise."""
 
     recipe: str
     values: Mapping[str, Any]
@@ -97,7 +97,7 @@ class Work:
 
     @property
     def key(self) -> str:
-        """What is answered at most once."""
+        """The key under which it is answered at most once."""
         return f"{self.job} {self.version} {self.part}"
 
 
@@ -161,7 +161,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Result:
-    """What the site's clients send: `tensors` holds `ids` and `messages`, or `blob` is sealed by the transport.
+    """The site's clients' messages: `tensors` holds `ids` and `messages`, or `blob` is sealed by the transport.
 
     `order` names the work that it answers, `name` the result itself.
     """
@@ -213,12 +213,12 @@ class Refuse:
 
 Message = Invite | Begin | Work | Settle | Stage | Status | Accept | Done | Result | Staged | Report | Refuse
 _KINDS: dict[str, type[Any]] = {
-    made.kind: made
-    for made in (
+    message.kind: message
+    for message in (
         Invite, Begin, Work, Settle, Stage, Status, Accept, Done, Result, Staged, Report, Refuse,
     )
 }  # fmt: skip
-_HINTS = {made: get_type_hints(made) for made in (Terms, *_KINDS.values())}
+_HINTS = {kind: get_type_hints(kind) for kind in (Terms, *_KINDS.values())}
 
 
 def write(message: Message) -> bytes:
@@ -240,17 +240,17 @@ def read(payload: bytes, most: int = MOST_BYTES) -> Message:
     Status(run='r1')
     """
     envelope = decode(payload, most)
-    made = _KINDS.get(envelope.kind)
-    if made is None:
+    kind = _KINDS.get(envelope.kind)
+    if kind is None:
         raise BadMessage(f"kind={envelope.kind[:40]!r}: no such message; expected {', '.join(_KINDS)}")
-    values = _checked(made, envelope.fields)
-    names = {item.name for item in fields(made)}
-    for name, given in (("tensors", envelope.tensors), ("blob", envelope.blob)):
+    values = _checked(kind, envelope.fields)
+    names = {item.name for item in fields(kind)}
+    for name, content in (("tensors", envelope.tensors), ("blob", envelope.blob)):
         if name in names:
-            values[name] = given
-        elif given:
+            values[name] = content
+        elif content:
             raise BadMessage(f"{envelope.kind}: it carries no {name}")
-    return made(**values)
+    return kind(**values)
 
 
 def _as_json(value: Any) -> Any:
@@ -261,17 +261,17 @@ def _as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _checked(made: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a message or of its terms, each of the type that is declared."""
-    hints = _HINTS[made]
-    expected = [item.name for item in fields(made) if item.name not in ("tensors", "blob")]
-    odd = sorted((set(given) ^ set(expected)) - (set(expected) & _LATER))
+    hints = _HINTS[kind]
+    expected = [item.name for item in fields(kind) if item.name not in ("tensors", "blob")]
+    odd = sorted((set(values) ^ set(expected)) - (set(expected) & _LATER))
     if odd:
-        raise BadMessage(f"{made.__name__}: {', '.join(odd)[:200]} is missing or not expected")
+        raise BadMessage(f"{kind.__name__}: {', '.join(odd)[:200]} is missing or not expected")
     return {
-        name: _value(f"{made.__name__}.{name}", hints[name], given[name])
+        name: _value(f"{kind.__name__}.{name}", hints[name], values[name])
         for name in expected
-        if name in given
+        if name in values
     }
 
 

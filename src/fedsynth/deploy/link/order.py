@@ -29,7 +29,7 @@ class Order:
     payload: bytes
     deadline: float
     resend: float
-    told: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
     sent: int = 0
 
     @property
@@ -46,10 +46,10 @@ def nothing(version: int, ids: np.ndarray, job: Job, sent: int = 0, *, spared: b
 
 
 def broadcast_of(algorithm: Algorithm, state: ServerState) -> dict[str, Tensor]:
-    """What clients may know: shared parts, and the mechanism's state but for what it keeps secret."""
+    """Return what clients may know: shared parts, and the mechanism's state but for what it keeps secret."""
     sealed = SEALED in state.memory  # nobody here can open the average: sites do
-    told = algorithm.unsealed if sealed else algorithm.broadcast
-    sent = {f"parts/{name}": state.parts[name] for name in told}
+    parts = algorithm.unsealed if sealed else algorithm.broadcast
+    sent = {f"parts/{name}": state.parts[name] for name in parts}
     sent |= {SEALED: state.memory[SEALED]} if sealed else {}
     secret = tuple(getattr(algorithm.mechanism, "secret", ()))
     return sent | {f"mechanism/{name}": value for name, value in public(state.mechanism, secret).items()}

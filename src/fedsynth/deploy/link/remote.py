@@ -59,7 +59,7 @@ class Remote:
     _algorithm: Algorithm | None = field(default=None, init=False)
     _begin: Begin | None = field(default=None, init=False)
     # versions of which results of a site are still to be asked for
-    held: Callable[[str], Iterable[int]] = field(default_factory=lambda: lambda site: (), init=False)
+    unsettled: Callable[[str], Iterable[int]] = field(default_factory=lambda: lambda site: (), init=False)
     orders: dict[str, Order] = field(default_factory=dict, init=False)  # by site and name
     ready: deque[Arrival] = field(default_factory=deque, init=False)  # news that nobody has taken yet
     _absorbed: list[Arrival] = field(default_factory=list, init=False)  # names of results since the last step
@@ -99,10 +99,10 @@ class Remote:
         self.roster = replace(self.roster, session=session)
         self._algorithm = algorithm
         self._begin = Begin(self.run, session, terms, 0, len(self.roster.members), start, self.enclosed)
-        asked = {name: self._begin_of(name) for name in self.roster.present}
-        heard = self._ask(asked)
+        messages = {name: self._begin_of(name) for name in self.roster.present}
+        heard = self._ask(messages)
         refused = []
-        for site in asked:
+        for site in messages:
             answer = heard.get(site)
             if isinstance(answer, Done):
                 continue
@@ -168,9 +168,9 @@ class Remote:
 
     def _since(self, member: Member, version: int) -> int:
         """The first version of which a result of this site may still be used."""
-        asked = [order.version for order in self.orders.values() if order.site == member.name]
+        ordered = [order.version for order in self.orders.values() if order.site == member.name]
         came = [one.version for one in (*self.ready, *self._absorbed) if one.name and member.owns(one.ids)]
-        return min([version, *asked, *came, *self.held(member.name)])
+        return min([version, *ordered, *came, *self.unsettled(member.name)])
 
     def absent(self, *, for_good: bool = False) -> np.ndarray:
         """The clients of sites that are away or out, and those that refused a moment ago or have had their turns."""
@@ -230,14 +230,14 @@ class Remote:
         if order.job.schedule.buffered and not np.array_equal(ids, order.ids):
             raise BadMessage(f"ids {ids.tolist()}: expected {order.ids.tolist()}, who were asked")
         del self.orders[order.key]
-        unheard = tuple(name for name in member.used if name not in order.told)
+        unheard = tuple(name for name in member.used if name not in order.used)
         self.roster = self.roster.changed(replace(member, used=unheard))
         name = result.name if self._name(order.job) == "round" else ""
         lost = len(order.ids) - len(ids)
         self.ready.append(Arrival(ids, messages, order.version, size, order.sent, lost, name=name))
 
     def _answered(self, site: str, message: Message) -> None:
-        """What a site says apart from results: that it is there, or why it does not work."""
+        """Handle a site's message other than a result: that it is there, or why it does not work."""
         if isinstance(message, Done):
             self._back(site)
         if not isinstance(message, Refuse):
@@ -299,18 +299,20 @@ class Remote:
         Nor is who still works on something that nobody will use, unless it has clients' private parts to remove.
         """
         members = self.roster.members
-        told = {name: self._settling(member, state.version, over=True) for name, member in members.items()}
+        messages = {
+            name: self._settling(member, state.version, over=True) for name, member in members.items()
+        }
         working = set() if self._remembers else {order.site for order in self.orders.values()}
         waited_for = [name for name in self.roster.present if name not in working]
-        for name in set(told) - set(waited_for):
-            self.channel.send(name, told[name])
-        self._ask({name: told[name] for name in waited_for})
+        for name in set(messages) - set(waited_for):
+            self.channel.send(name, messages[name])
+        self._ask({name: messages[name] for name in waited_for})
 
     @property
     def _remembers(self) -> bool:
         """Whether clients keep anything over rounds."""
-        made = self._algorithm
-        return made is not None and (bool(made.keep) or Home.CLIENT in made.homes.values())
+        algorithm = self._algorithm
+        return algorithm is not None and (bool(algorithm.keep) or Home.CLIENT in algorithm.homes.values())
 
     @property
     def seeded(self) -> bool:
@@ -319,11 +321,11 @@ class Remote:
 
     def stage(self, version: int, name: str, payloads: dict[str, bytes]) -> dict[str, bytes]:
         """One step of the transport's protocol with these sites: the answers of those that gave one in time."""
-        asked = {
+        messages = {
             site: write(Stage(self.run, self.roster.session, version, name, payload))
             for site, payload in payloads.items()
         }
-        heard = self._ask(asked)
+        heard = self._ask(messages)
         return {site: answer.blob for site, answer in heard.items() if isinstance(answer, Staged)}
 
     def _ask(self, payloads: dict[str, bytes]) -> dict[str, Message]:
@@ -367,9 +369,9 @@ class Remote:
 
     def _call_roll(self, version: int) -> None:
         """Leave out who is silent or refuses, drawn or not: so its absence does not show that it was drawn."""
-        asked = {name: self._settling(self.roster.members[name], version) for name in self.roster.present}
-        heard = self._ask(asked)
-        for site in [name for name in asked if not isinstance(heard.get(name), Done)]:
+        messages = {name: self._settling(self.roster.members[name], version) for name in self.roster.present}
+        heard = self._ask(messages)
+        for site in [name for name in messages if not isinstance(heard.get(name), Done)]:
             if site not in heard:
                 self.tell(site, version, f"silent for {self.patience.timeout_s:g} s")
             self.roster = self.roster.away(site)
@@ -387,9 +389,9 @@ class Remote:
         return write(Settle(self.run, self.roster.session, version, since, member.used, over))
 
     def broadcast(self, job: Job, state: ServerState) -> dict[str, Tensor]:
-        """What the clients may know; a question needs nothing."""
-        made = self._algorithm
-        return broadcast_of(made, state) if made is not None and job is made else {}
+        """Return the tensors that clients may know; a question needs none."""
+        algorithm = self._algorithm
+        return broadcast_of(algorithm, state) if algorithm is not None and job is algorithm else {}
 
     def _name(self, job: Job) -> str:
         assert self._algorithm is not None

@@ -61,8 +61,8 @@ class Roster:
 
     def owner(self, client: int) -> str:
         """The site of a client."""
-        held = (m for m in self.members.values() if m.first <= client < m.first + m.clients)
-        return next(held).name
+        owners = (m for m in self.members.values() if m.first <= client < m.first + m.clients)
+        return next(owners).name
 
     def joined(self, name: str, clients: int, session: int, seeded: bool, known: bool) -> Roster:
         """The same with a site that accepted; one that began the run with another number of clients stays away."""

@@ -23,7 +23,7 @@ class Opening(Protocol):
 
 @dataclass(frozen=True)
 class Routed:
-    """What `hidden` promises, with the sum kept by the link."""
+    """A transport with the promises of `hidden` whose sum the link keeps."""
 
     link: Opening
     hidden: Transport
@@ -76,5 +76,5 @@ class Routed:
         """The link has added it up already."""
 
     def open(self, wire: Wire, total: None) -> Tensor:
-        """What the link has added up."""
+        """Return the sum that the link has added up."""
         return self.link.open()

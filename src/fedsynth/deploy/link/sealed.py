@@ -109,14 +109,16 @@ class SealedLink:
 
     def _introduced(self, version: int) -> Homomorphic:
         assert self._algorithm is not None
-        told = self.remote.stage(version, _KEY, dict.fromkeys(self.remote.roster.present, b""))
-        found = {site: _public(site, answer) for site, answer in told.items()}
-        if not found:
+        answers = self.remote.stage(version, _KEY, dict.fromkeys(self.remote.roster.present, b""))
+        keys_of_sites = {site: _public(site, answer) for site, answer in answers.items()}
+        if not keys_of_sites:
             raise FedsynthError("no site told its public key; start the sites and continue with --resume")
-        if len({keys.fingerprint for keys in found.values()}) > 1:
-            named = ", ".join(f"{site} {keys.fingerprint.hex()}" for site, keys in sorted(found.items()))
+        if len({keys.fingerprint for keys in keys_of_sites.values()}) > 1:
+            named = ", ".join(
+                f"{site} {keys.fingerprint.hex()}" for site, keys in sorted(keys_of_sites.items())
+            )
             raise Incompatible(f"the sites seal with different keys ({named}); give all the same")
-        chosen = next(iter(found.values()))
+        chosen = next(iter(keys_of_sites.values()))
         unkeyed = replace(self._algorithm, transport=cast(Routed, self._algorithm.transport).hidden)
         return cast(Homomorphic, keyed(unkeyed, chosen).transport)
 
@@ -171,10 +173,10 @@ class SealedLink:
         return self._algorithm
 
 
-def _public(site: str, told: bytes) -> Keys:
+def _public(site: str, answer: bytes) -> Keys:
     """The public key that a site told."""
     try:
-        parameters, public = unframe(told, 2)
+        parameters, public = unframe(answer, 2)
         return Keys(Parameters.from_text(parameters.decode()), public)
     except (BadInput, UnicodeDecodeError) as error:
         raise BadInput(f"{site}: its public key cannot be read ({error}); look at its keys") from None

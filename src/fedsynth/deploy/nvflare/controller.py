@@ -39,7 +39,7 @@ _LINGER_S = 120.0  # how long the result of a finished job waits to be fetched
 
 @dataclass
 class Desk:
-    """What the coordinator may ask while the job runs; each answer is plain JSON."""
+    """Answers the coordinator's questions while the job runs, each in plain JSON."""
 
     news: dict[str, Any] = field(default_factory=lambda: {"state": "starting", "error": "", "sites": {}})
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -55,13 +55,13 @@ class Desk:
 
     def answer(self, topic: str, data: Mapping[str, Any] | None, _: FLContext) -> dict[str, Any]:
         """Answer one question of the coordinator."""
-        asked = data or {}
+        question = data or {}
         if topic == NEWS:
-            after = int(asked.get("after", 0))
+            after = int(question.get("after", 0))
             sizes = {name: path.stat().st_size for name, path in self.files.items()}
             return {**self.news, "history": self.history[after : after + 500], "files": sizes}
         if topic == FETCH:
-            return {"data": self._chunk(str(asked.get("file", "")), int(asked.get("offset", 0)))}
+            return {"data": self._chunk(str(question.get("file", "")), int(question.get("offset", 0)))}
         (self.done if topic == DONE else self.regroup).set()
         return {}
 
@@ -144,13 +144,13 @@ class Exchange(Controller):
         """Conduct the run, then wait until the coordinator has fetched the result."""
         engine, desk = fl_ctx.get_engine(), self._desk
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
-        asked = json.loads((Path(workspace.get_app_config_dir(fl_ctx.get_job_id())) / ASKED).read_text())
-        folder = run_folder(Path(workspace.get_root_dir()), asked["run"])
+        assignment = json.loads((Path(workspace.get_app_config_dir(fl_ctx.get_job_id())) / ASKED).read_text())
+        folder = run_folder(Path(workspace.get_root_dir()), assignment["run"])
         work: Work = engine.get_component("work")
         try:
             channel = Tasks(self, fl_ctx, abort_signal)
             desk.tell(members=list(channel.sites))
-            work.conduct(asked, channel, folder, desk.tell, desk.regroup)
+            work.conduct(assignment, channel, folder, desk.tell, desk.regroup)
             desk.files = {path.name: path for path in work.results(folder)}
             desk.tell(state="finished")
         except JobEnded:

@@ -253,15 +253,15 @@ def _check(sites: Sequence[str], host: str, port: int) -> None:
 def _issue(
     sites: tuple[str, ...], host: str, port: int, out: Path, only: set[str] | None = None
 ) -> list[Kit]:
-    made = _provision(sites, host, port, out / "authority")
+    provisioned = _provision(sites, host, port, out / "authority")
     kits = []
     for name in ("server", "coordinator", *sites):
         role = name if name in ("server", "coordinator") else "site"
         kit = Kit(_place(out, name, role).resolve(), role, name, host, port, sites)
         if only is None or name in only:
-            _fill(kit, made / (COORDINATOR if role == "coordinator" else name))
+            _fill(kit, provisioned / (COORDINATOR if role == "coordinator" else name))
         kits.append(kit)
-    shutil.rmtree(made)
+    shutil.rmtree(provisioned)
     return kits
 
 
@@ -283,22 +283,22 @@ def _provision(sites: tuple[str, ...], host: str, port: int, authority: Path) ->
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         result = Provisioner(str(authority), builders).provision(project)
-    made = result.get_result_location()
-    if made is None or not Path(made).is_dir():
+    location = result.get_result_location()
+    if location is None or not Path(location).is_dir():
         raise BadInput(f"{authority}: certificates could not be made ({printed.getvalue().strip()[-300:]})")
     for path in authority.rglob("cert.json"):
         path.chmod(0o600)
-    return Path(made)
+    return Path(location)
 
 
-def _fill(kit: Kit, made: Path) -> None:
+def _fill(kit: Kit, provisioned: Path) -> None:
     """Take keys, certificates and addresses from what the engine made; write the rules ourselves."""
     startup, local = kit.startup, kit.folder / "local"
     shutil.rmtree(startup, ignore_errors=True)
     startup.mkdir(parents=True)
     local.mkdir(exist_ok=True)
     kit.folder.chmod(0o700)
-    for path in (made / "startup").iterdir():
+    for path in (provisioned / "startup").iterdir():
         if path.suffix in (".crt", ".key", ".pem") or path.name.startswith("fed_"):
             shutil.copy(path, startup / path.name)
     kit.key.chmod(0o600)
@@ -307,10 +307,10 @@ def _fill(kit: Kit, made: Path) -> None:
         keys = json.loads(target.read_text())
         keys["servers"][0]["service"]["target"] = f"{kit.host}:{kit.port}"
         _write(target, keys)
-    _write(local / "resources.json", _resources(kit, made / "local" / "resources.json.default"))
+    _write(local / "resources.json", _resources(kit, provisioned / "local" / "resources.json.default"))
     if kit.role != "coordinator":
         _write(local / "authorization.json", {"format_version": "1.0", "permissions": {"lead": RIGHTS}})
-        _write(local / "log_config.json", _logging(kit, made / "local" / "log_config.json.default"))
+        _write(local / "log_config.json", _logging(kit, provisioned / "local" / "log_config.json.default"))
     (kit.folder / "transfer").mkdir(exist_ok=True)
     _write(kit.folder / "kit.json", {key: value for key, value in asdict(kit).items() if key != "folder"})
     text = _README[kit.role].format(folder=kit.folder.name, host=kit.host, port=kit.port)
@@ -322,7 +322,7 @@ def _fill(kit: Kit, made: Path) -> None:
 
 
 def _logging(kit: Kit, default: Path) -> dict[str, Any]:
-    """What the engine logs; at the server not which site was sent work when, since that shows who was drawn."""
+    """The engine's logging; at the server not which site was sent work when, since that shows who was drawn."""
     keys: dict[str, Any] = json.loads(default.read_text())
     if kit.role == "server":
         keys["loggers"]["root"]["level"] = "WARNING"

@@ -163,14 +163,14 @@ def running(folder: Path) -> int | None:
 
 def stop(folder: Path, patience_s: float = 20.0) -> bool:
     """Stop the process that serves this kit; False if there is none."""
-    found = running(folder)
-    if found is None:
+    process = running(folder)
+    if process is None:
         return False
-    os.kill(found, signal.SIGTERM)
+    os.kill(process, signal.SIGTERM)
     deadline = time.monotonic() + patience_s
     while running(folder) is not None:
         if time.monotonic() > deadline:
-            raise BadInput(f"{folder}: process {found} does not stop; end it with kill -9 {found}")
+            raise BadInput(f"{folder}: process {process} does not stop; end it with kill -9 {process}")
         time.sleep(0.1)
     return True
 

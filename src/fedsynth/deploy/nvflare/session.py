@@ -62,13 +62,13 @@ class Line:
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs that the server knows, oldest first."""
-        found: list[dict[str, Any]] = self._quiet(lambda: self._session.list_jobs(detailed=True))
-        return sorted(found, key=lambda job: str(job.get("submit_time_iso", job.get("submit_time", ""))))
+        jobs: list[dict[str, Any]] = self._quiet(lambda: self._session.list_jobs(detailed=True))
+        return sorted(jobs, key=lambda job: str(job.get("submit_time_iso", job.get("submit_time", ""))))
 
-    def submit(self, asked: Mapping[str, Any]) -> str:
+    def submit(self, assignment: Mapping[str, Any]) -> str:
         """Start a job for this run with every site that is connected; its number."""
         with tempfile.TemporaryDirectory() as folder:
-            write_job(Path(folder), asked)
+            write_job(Path(folder), assignment)
             job: str = self._quiet(lambda: self._session.submit_job(folder))
             return job
 
@@ -79,11 +79,11 @@ class Line:
 
     def working(self, job: str) -> set[str]:
         """The sites on which this job's process runs."""
-        found: list[dict[str, Any]] = self._quiet(lambda: self._session.get_client_job_status()) or []
-        return {str(entry.get("client_name")) for entry in found if entry.get("job_id") == job}
+        statuses: list[dict[str, Any]] = self._quiet(lambda: self._session.get_client_job_status()) or []
+        return {str(entry.get("client_name")) for entry in statuses if entry.get("job_id") == job}
 
     def news(self, job: str, after: int) -> dict[str, Any] | None:
-        """What the job has to tell, with the rounds after the first `after`; None if it does not answer (yet)."""
+        """Ask the job for news, with the rounds after the first `after`; None if it does not answer (yet)."""
         return self._ask(job, NEWS, {"after": after})
 
     def fetch(self, job: str, name: str, size: int) -> bytes | None:
@@ -136,7 +136,7 @@ class Line:
             ) from error
 
 
-def write_job(folder: Path, asked: Mapping[str, Any]) -> None:
+def write_job(folder: Path, assignment: Mapping[str, Any]) -> None:
     """A job is configuration alone: no code is shipped, and the sites would refuse it."""
     configuration = folder / "app" / "config"
     configuration.mkdir(parents=True)
@@ -159,7 +159,7 @@ def write_job(folder: Path, asked: Mapping[str, Any]) -> None:
         ],
         "components": [{"id": "work", "path": SITE_JOB, "args": {}}],
     }
-    named = {"config_fed_server.json": server, "config_fed_client.json": client, ASKED: dict(asked)}
+    named = {"config_fed_server.json": server, "config_fed_client.json": client, ASKED: dict(assignment)}
     for name, keys in named.items():
         (configuration / name).write_text(json.dumps(keys, indent=1))
     (folder / "meta.json").write_text(json.dumps(meta, indent=1))

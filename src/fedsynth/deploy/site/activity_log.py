@@ -45,5 +45,5 @@ class Audit:
         return list(chain.read(self.path).lines)
 
     def verify(self) -> list[str]:
-        """What is wrong with the log, in sentences."""
+        """List what is wrong with the log, in sentences."""
         return list(chain.read(self.path).problems)

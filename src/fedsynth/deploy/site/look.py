@@ -1,4 +1,4 @@
-"""What a site does in one run: with which algorithm, on which of its rows, and under which agreement.
+"""A site's part in one run: with which algorithm, on which of its rows, and under which agreement.
 
 An ordinary run trains on all rows. A step of an inspection is a run too, in which each client holds what the step needs
 of it (its answer to a question, or the rows that it selected by itself); how that comes about is the `Look`'s business.

@@ -1,4 +1,4 @@
-"""What a site pays for a run: from its own objects, before anything leaves, never twice for one release.
+"""A site's payments for a run: from its own objects, before anything leaves, never twice for one release.
 
 Noise that the server adds protects the site's clients whether they were drawn or not, and amplification by sampling
 counts both cases: so each round of the run is paid for, also those in which no client of the site was asked.
@@ -19,7 +19,7 @@ from fedsynth.privacy.mechanism import Charge, When
 
 
 class _Paid(NamedTuple):
-    """What a release is known again by."""
+    """The key by which a release is recognised."""
 
     release: str
     round: int

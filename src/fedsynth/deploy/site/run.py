@@ -25,7 +25,7 @@ from fedsynth.simulator.inprocess import InProcess
 
 
 class Refusal(FedsynthError):
-    """What a site does not do: the text is the reason that the coordinator sees."""
+    """Raised where a site refuses: the text is the reason that the coordinator sees."""
 
     def __init__(self, code: str, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)

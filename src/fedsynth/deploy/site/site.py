@@ -50,7 +50,7 @@ Compose = Callable[
 
 @dataclass(frozen=True)
 class Policy:
-    """What a site takes part in. Never sent."""
+    """The rules for the runs that a site takes part in. Never sent."""
 
     budget: Budget
     recipes: tuple[str, ...]

@@ -162,7 +162,7 @@ class SiteFile:
         return load_keys(folder / SECRET) if folder and (folder / SECRET).is_file() else None
 
     def seals(self, clients: int) -> dict[str, Seal]:
-        """What this site can do to hide the messages of so many clients, with the keys that it was given."""
+        """The seals by which this site can hide the messages of so many clients, with the keys that it was given."""
         folder = self._keys_folder
         if folder is None:
             return {}

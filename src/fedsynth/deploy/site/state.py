@@ -1,4 +1,4 @@
-"""What a site keeps of a run on its own disk: the plan, its clients' memory, and results that are not settled yet.
+"""A site's state of a run on its own disk: the plan, its clients' memory, and results that are not settled yet.
 
 A result and what clients learned for it wait together until the server says whether it was used. `standing.bin` is
 replaced in one step and is the only file that says what is valid; the others are written before it points to them.

@@ -1,4 +1,4 @@
-"""What can go wrong, told apart by what the user can do about it."""
+"""The errors, told apart by what the user can do about them."""
 
 from __future__ import annotations
 

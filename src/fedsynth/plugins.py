@@ -1,4 +1,4 @@
-"""What other packages add to fedsynth, found by their entry points (docs/extending.md)."""
+"""Plug-ins of other packages, found by their entry points (docs/extending.md)."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_flat_picture_has_finite_numbers():
 
 def test_what_is_filled_in_once_has_a_mean_for_each_class_and_one_spread_and_grain():
     start = PatternStart(3, 16, 4, frequencies=30)
-    assert start.numbers == 33 and start.told == 38 and start.latent == 38 + start.finer == 38 + 226
+    assert start.numbers == 33 and start.informative == 38 and start.latent == 38 + start.finer == 38 + 226
     assert Layout.of(start.parts["prior"]).size == 4 * 33 + 33 + 226
 
 

@@ -37,16 +37,16 @@ class Cells:
         >>> read_cells(pd.Series([None, "a", 3.0, 3.5, "0.12345", "007", "08:30"], dtype=object)).kinds().tolist()
         [0, 1, 2, 3, 6, 1, 8]
         """
-        found = np.full(len(self.texts), _MORE, dtype=np.int64)
+        kinds = np.full(len(self.texts), _MORE, dtype=np.int64)
         for decimals in range(MOST_DECIMALS, -1, -1):
-            found[np.round(self.numbers, decimals) == self.numbers] = WHOLE + decimals
-        found[np.isnan(self.numbers)] = TEXT
+            kinds[np.round(self.numbers, decimals) == self.numbers] = WHOLE + decimals
+        kinds[np.isnan(self.numbers)] = TEXT
         codes, distinct = pd.factorize(self.texts)
         for kind, pattern in _ISO.items():
             shaped = np.array([bool(pattern.fullmatch(text)) for text in distinct] + [False])
-            found[shaped[codes] & ~np.isnan(self.seconds(kind))] = MOMENT_KINDS[kind]
-        found[codes < 0] = MISSING
-        return found
+            kinds[shaped[codes] & ~np.isnan(self.seconds(kind))] = MOMENT_KINDS[kind]
+        kinds[codes < 0] = MISSING
+        return kinds
 
     def seconds(self, kind: str, style: str | None = None) -> np.ndarray:
         """The moment that each cell writes, in seconds; NaN if none."""

@@ -109,9 +109,9 @@ def image_clients_from(
 ) -> RawClients:
     """Clients of images: by the name of each image's owner, or dealt to `clients` simulated ones."""
     _one_of(owners, clients)
-    for what, given in (("labels", labels), ("owners", owners)):
-        if given is not None and len(given) != len(images):
-            raise BadInput(f"{len(given)} {what} for {len(images)} images; expected one for each image")
+    for what, values in (("labels", labels), ("owners", owners)):
+        if values is not None and len(values) != len(images):
+            raise BadInput(f"{len(values)} {what} for {len(images)} images; expected one for each image")
     if owners is not None:
         owner, names = by_column(owners)
         return RawClients(owner, len(names), names, images=images, labels=labels)
@@ -256,15 +256,15 @@ def _encode(raw: RawClients, schema: Schema) -> tuple[Tensor, Tensor]:
 
 def _one_of(column: object, clients: int | None) -> None:
     if (column is None) == (clients is None):
-        given = "both were given" if column is not None else "neither was given"
-        raise BadInput(f"a client column or a number of clients is needed, {given}; choose one of them")
+        complaint = "both were given" if column is not None else "neither was given"
+        raise BadInput(f"a client column or a number of clients is needed, {complaint}; choose one of them")
 
 
 def _require(frame: pd.DataFrame, name: str, role: str) -> None:
     present = [str(column) for column in frame.columns]
     if present.count(name) != 1:
-        told = "is there twice" if name in present else "is not in the table"
-        raise BadInput(f"{role} {name!r} {told}; {nearest(name, present)}")
+        complaint = "is there twice" if name in present else "is not in the table"
+        raise BadInput(f"{role} {name!r} {complaint}; {nearest(name, present)}")
 
 
 def _numbered(count: int) -> tuple[str, ...]:

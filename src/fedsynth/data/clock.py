@@ -63,10 +63,10 @@ def _read_texts(kind: str, values: pd.Series, style: str | None) -> pd.Series:
     return pd.Series(padded[codes])
 
 
-def write_seconds(kind: str, seconds: np.ndarray, dtype: str | None, style: str | None) -> pd.Series:
+def write_seconds(seconds: np.ndarray, dtype: str | None, style: str | None) -> pd.Series:
     """Values out of seconds (NaN where missing): texts in `style`, what `dtype` says, else datetimes; a time is a text.
 
-    >>> write_seconds("time", np.array([5400.0, np.nan]), None, "%H:%M").tolist()
+    >>> write_seconds(np.array([5400.0, np.nan]), None, "%H:%M").tolist()
     ['01:30', nan]
     """
     missing = np.isnan(seconds)

@@ -46,7 +46,7 @@ _ONLY_FOR = {  # keys that some types have a use for
 
 @dataclass(frozen=True)
 class Column:
-    """What the public may know of a column. Nothing here may be read from private rows for free.
+    """The public description of a column. Nothing here may be read from private rows for free.
 
     `scale="log"` spreads small values of a skewed amount (capital gain): positions are log1p of the distance
     from `min`. `bins` is the resolution of the model's head for an ordered column. docs/schema.md has each key.
@@ -160,7 +160,7 @@ class Column:
             return f"{number:.10g}"
         seconds = np.array([self.first_second + number * self.grain_seconds])
         default = "%Y-%m-%d" if self.type == "date" else "%Y-%m-%d %H:%M:%S"
-        return str(write_seconds(self.type, seconds, None, self.style or default)[0])
+        return str(write_seconds(seconds, None, self.style or default)[0])
 
     def allowed(self, most: int = 6) -> str:
         """The values that the column may have, in words.

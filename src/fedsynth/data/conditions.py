@@ -23,7 +23,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """What one column shall be; `number` is the value as `read_values` gives it."""
+    """A column and the value that it must have; `number` is the value as `read_values` gives it."""
 
     text: str
     column: Column

@@ -77,25 +77,25 @@ def build(settings: type[T], values: Mapping[str, Any], **others: Any) -> T:
 
 def _problems(values: Mapping[str, Any], known: Keys, table: str) -> list[str]:
     where = f"[{table}] " if table else ""
-    found = []
+    problems = []
     for name, value in values.items():
         if name not in known:
             kind = "table" if not table and isinstance(value, Mapping) else "key"
             shown = f"[{name}]" if kind == "table" else where + name
-            found.append(f"{shown}: no such {kind}; {nearest(name, known)}")
+            problems.append(f"{shown}: no such {kind}; {nearest(name, known)}")
         elif (inner := _table(known[name])) is not None:
             fits = isinstance(value, Mapping)
-            found += (
+            problems += (
                 _problems(value, inner, name) if fits else [f"{name}={value!r}: expected a table [{name}]"]
             )
         elif not _fits(value, known[name].kind):
-            found.append(f"{where}{name}={value!r}: expected {_words(known[name].kind)}")
+            problems.append(f"{where}{name}={value!r}: expected {_words(known[name].kind)}")
     for name, key in known.items():
         if key.needed and name not in values:
             inner = _table(key)
             shown = f"[{name}]" if inner is not None or get_origin(key.kind) is Mapping else where + name
-            found += _problems({}, inner or {}, name) or [f"{shown}: missing"]
-    return found
+            problems += _problems({}, inner or {}, name) or [f"{shown}: missing"]
+    return problems
 
 
 def _table(key: Key) -> Keys | None:

@@ -20,7 +20,7 @@ from fedsynth.errors import BadInput, nearest
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user knows of a table before it is drafted."""
+    """The user's knowledge of a table before its schema is drafted."""
 
     label: str | None = None
     client: str | None = None

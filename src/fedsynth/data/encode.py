@@ -245,9 +245,9 @@ class ImageEncoding:
         channels, height, width = self.shape
         expected = (height, width) if channels == 1 and images.ndim == 3 else (height, width, channels)
         if images.dtype != np.uint8 or images.shape[1:] != expected:
-            told = f"images are {images.dtype} of shape {images.shape[1:]}"
+            complaint = f"images are {images.dtype} of shape {images.shape[1:]}"
             raise BadInput(
-                f"{told}, but the schema says uint8 of shape {expected}; convert them or correct the schema"
+                f"{complaint}, but the schema says uint8 of shape {expected}; convert them or correct the schema"
             )
         x = np.ascontiguousarray(images.reshape(-1, height, width, channels).transpose(0, 3, 1, 2))
         return torch.from_numpy(x.copy()), torch.from_numpy(self._classes(labels, len(images)))
@@ -268,15 +268,15 @@ class ImageEncoding:
         if self.schema.label is None:
             return np.zeros(rows, dtype=np.int64)
         if labels is None or len(labels) != rows:
-            told = f"{'no' if labels is None else len(labels)} labels for {rows} images"
+            complaint = f"{'no' if labels is None else len(labels)} labels for {rows} images"
             raise BadInput(
-                f"{told}, but the schema has the label {self.schema.label!r}; give one for each image"
+                f"{complaint}, but the schema has the label {self.schema.label!r}; give one for each image"
             )
-        found = places(labels, self.schema.classes)
-        if (found < 0).any():
-            example = str(np.asarray(labels)[found < 0][0])
+        codes = places(labels, self.schema.classes)
+        if (codes < 0).any():
+            example = str(np.asarray(labels)[codes < 0][0])
             expected = ", ".join(self.schema.classes)
             raise BadInput(
                 f"label {example!r} is not in the schema; expected {expected}; correct it or add it"
             )
-        return found
+        return codes

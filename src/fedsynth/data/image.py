@@ -35,17 +35,17 @@ def read_images(path: Path | str, labels: Path | str | None = None) -> tuple[np.
     if not source.exists():
         raise BadInput(f"{source}: there is no such file or folder; check the path")
     if source.is_dir():
-        images, found = _read_folder(source)
+        images, classes = _read_folder(source)
     elif source.suffix == ".npz":
-        images, found = _read_npz(source)
+        images, classes = _read_npz(source)
     elif source.name.lower().endswith(_IDX_ENDINGS):
-        images, found = read_idx(source), None
+        images, classes = read_idx(source), None
         labels = labels or _sibling(source)
     else:
         raise BadInput(f"{source}: unknown kind of images; {_EXPECTED}")
     if labels is not None:
-        found = read_idx(Path(labels))
-    return _checked(source, images, found)
+        classes = read_idx(Path(labels))
+    return _checked(source, images, classes)
 
 
 def read_owners(path: Path | str, name: str) -> np.ndarray:
@@ -92,8 +92,8 @@ def read_idx(path: Path) -> np.ndarray:
     shape = tuple(np.frombuffer(content[4:header], dtype=">u4").tolist())
     expected = int(np.prod(shape, dtype=np.int64))
     if len(content) - header != expected:
-        told = f"{len(content) - header} bytes for shape {shape}, expected {expected}"
-        raise BadInput(f"{path}: is damaged ({told}); get the file again")
+        sizes = f"{len(content) - header} bytes for shape {shape}, expected {expected}"
+        raise BadInput(f"{path}: is damaged ({sizes}); get the file again")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()
 
 
@@ -142,16 +142,16 @@ def _read_folder(folder: Path) -> tuple[np.ndarray, np.ndarray | None]:
     flat = sorted(folder.glob("*.png"))
     below = sorted(folder.glob("*/*.png"))
     if bool(flat) == bool(below):
-        told = "PNG files both in it and in its sub-folders" if flat else "no PNG files"
+        content = "PNG files both in it and in its sub-folders" if flat else "no PNG files"
         raise BadInput(
-            f"{folder}: holds {told}; expected sub-folders named by label, or all files in one folder"
+            f"{folder}: holds {content}; expected sub-folders named by label, or all files in one folder"
         )
     files = flat or below
     images = [_read_png(file) for file in files]
     for file, image in zip(files, images, strict=True):
         if image.shape != images[0].shape:
-            told = f"has shape {image.shape}, but {files[0].name} has {images[0].shape}"
-            raise BadInput(f"{file}: {told}; make all images the same size and color mode")
+            difference = f"has shape {image.shape}, but {files[0].name} has {images[0].shape}"
+            raise BadInput(f"{file}: {difference}; make all images the same size and color mode")
     return np.stack(images), np.array([unquote(file.parent.name) for file in below]) if below else None
 
 

@@ -73,8 +73,8 @@ def split(
     chosen = parse_split(kind)
     if count < 1:
         raise BadInput(f"clients={count}: expected at least one client")
-    given = {"dirichlet": labels, "label": labels, "kmeans": features}.get(chosen.kind, ())
-    if given is None:
+    basis = {"dirichlet": labels, "label": labels, "kmeans": features}.get(chosen.kind, ())
+    if basis is None:
         needed = "features" if chosen.kind == "kmeans" else "a label"
         raise BadInput(f"split {kind!r} needs {needed}; give it (--label) or use 'uniform'")
     lengths = [len(each) for each in (labels, features) if each is not None]

@@ -164,8 +164,8 @@ class Schema:
         arguments = {key: value for key, value in written.items() if key in known}
         if not isinstance(arguments.get("provenance", {}), Mapping):
             problems.append(f"'provenance' must be an object, not {arguments.pop('provenance')!r}")
-        columns, found = _read_columns(arguments)
-        problems += found
+        columns, column_problems = _read_columns(arguments)
+        problems += column_problems
         for key in ("label_probabilities", "vocabulary", "constraints"):
             if isinstance(arguments.get(key), list):
                 arguments[key] = tuple(arguments[key])
@@ -239,30 +239,34 @@ def _build(arguments: dict[str, Any], problems: list[str]) -> Schema:
 
 
 def _problems(schema: Schema) -> list[str]:
-    found = []
+    problems = []
     if schema.version != 1:
-        found.append(f"version {schema.version!r}: this fedsynth reads version 1")
+        problems.append(f"version {schema.version!r}: this fedsynth reads version 1")
     if schema.kind not in KINDS:
-        return [*found, f"unknown kind {schema.kind!r}, {nearest(str(schema.kind), KINDS)}"]
+        return [*problems, f"unknown kind {schema.kind!r}, {nearest(str(schema.kind), KINDS)}"]
     names = [column.name for column in schema.columns]
-    found += [f"column {name!r} is listed twice" for name in sorted({n for n in names if names.count(n) > 1})]
-    found += {"table": _table_problems, "image": _image_problems, "text": _text_problems}[schema.kind](schema)
-    found += _label_problems(schema, names)
-    return found + _provenance_problems(schema, names)
+    problems += [
+        f"column {name!r} is listed twice" for name in sorted({n for n in names if names.count(n) > 1})
+    ]
+    problems += {"table": _table_problems, "image": _image_problems, "text": _text_problems}[schema.kind](
+        schema
+    )
+    problems += _label_problems(schema, names)
+    return problems + _provenance_problems(schema, names)
 
 
 def _table_problems(schema: Schema) -> list[str]:
-    found = [
+    problems = [
         f"{key!r} is for images or text, not for a table"
         for key in ("height", "width", "channels", "vocabulary", "length")
         if getattr(schema, key) is not None
     ]
     if schema.client is not None and not isinstance(schema.client, str):
-        found.append(f"client {schema.client!r} must be the name of a column")
-    found += _constraint_problems(schema)
-    if not found and not schema.feature_columns:
-        found.append("'columns' must list at least one column besides the label")
-    return found
+        problems.append(f"client {schema.client!r} must be the name of a column")
+    problems += _constraint_problems(schema)
+    if not problems and not schema.feature_columns:
+        problems.append("'columns' must list at least one column besides the label")
+    return problems
 
 
 def _constraint_problems(schema: Schema) -> list[str]:
@@ -280,30 +284,30 @@ def _constraint_problems(schema: Schema) -> list[str]:
 
 
 def _image_problems(schema: Schema) -> list[str]:
-    found = [
+    problems = [
         f"{key}={getattr(schema, key)!r} must be a whole number of at least 1"
         for key in ("height", "width")
         if type(getattr(schema, key)) is not int or getattr(schema, key) < 1
     ]
     return (
-        found
+        problems
         if schema.channels in (1, 3)
-        else [*found, f"channels={schema.channels!r} must be 1 (grey) or 3 (RGB)"]
+        else [*problems, f"channels={schema.channels!r} must be 1 (grey) or 3 (RGB)"]
     )
 
 
 def _text_problems(schema: Schema) -> list[str]:
     words, length = schema.vocabulary, schema.length
-    found = []
+    problems = []
     if not (
         words == "bytes" or (isinstance(words, tuple) and words and all(isinstance(w, str) for w in words))
     ):
-        found.append(f"vocabulary={words!r} must be 'bytes' or a list of words")
+        problems.append(f"vocabulary={words!r} must be 'bytes' or a list of words")
     elif isinstance(words, tuple) and len(set(words)) < len(words):
-        found.append("vocabulary: a word is listed twice")
+        problems.append("vocabulary: a word is listed twice")
     if length is not None and (type(length) is not int or length < 1):
-        found.append(f"length={length!r} must be a whole number of at least 1")
-    return found
+        problems.append(f"length={length!r} must be a whole number of at least 1")
+    return problems
 
 
 def _label_problems(schema: Schema, names: list[str]) -> list[str]:
@@ -324,27 +328,27 @@ def _label_problems(schema: Schema, names: list[str]) -> list[str]:
 
 
 def _probability_problems(schema: Schema) -> list[str]:
-    given = schema.label_probabilities
-    if given is None:
+    shares = schema.label_probabilities
+    if shares is None:
         return []
-    if not isinstance(given, tuple):
-        return [f"label_probabilities {given!r}: expected a list with a number for each class"]
-    if len(given) != len(schema.classes):
-        return [f"label_probabilities: {len(given)} numbers for {len(schema.classes)} classes"]
-    numbers = all(isinstance(share, int | float) and share >= 0 for share in given)
-    if not numbers or not math.isclose(sum(given), 1.0, abs_tol=1e-6):
-        return [f"label_probabilities {given}: expected numbers of at least 0 that add up to 1"]
+    if not isinstance(shares, tuple):
+        return [f"label_probabilities {shares!r}: expected a list with a number for each class"]
+    if len(shares) != len(schema.classes):
+        return [f"label_probabilities: {len(shares)} numbers for {len(schema.classes)} classes"]
+    numbers = all(isinstance(share, int | float) and share >= 0 for share in shares)
+    if not numbers or not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
+        return [f"label_probabilities {shares}: expected numbers of at least 0 that add up to 1"]
     return []
 
 
 def _provenance_problems(schema: Schema, names: list[str]) -> list[str]:
     known = [*names, "label_probabilities", *(["vocabulary"] if schema.kind == "text" else [])]
-    found = [
+    problems = [
         f"provenance of unknown column {name!r}, {nearest(str(name), known)}"
         for name in schema.provenance
         if name not in known
     ]
-    return found + [
+    return problems + [
         f"provenance of {name!r} is {source!r}, {nearest(str(source), PROVENANCES)}"
         for name, source in schema.provenance.items()
         if source not in PROVENANCES

@@ -91,8 +91,8 @@ def broken_rules(schema: Schema, numbers: Mapping[str, np.ndarray]) -> list[str]
         if all(name in numbers for name in rule.columns):
             broken = ~rule.holds(numbers)
             if broken.any():
-                told = f"constraint {rule.text!r}: {int(broken.sum())} of {len(broken)} rows break it"
-                problems.append(f"{told}; correct or drop them, or take the constraint out of the schema")
+                breach = f"constraint {rule.text!r}: {int(broken.sum())} of {len(broken)} rows break it"
+                problems.append(f"{breach}; correct or drop them, or take the constraint out of the schema")
     return problems
 
 
@@ -126,10 +126,10 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> list[str]:
 
 
 def _rename(name: str, extra: list[str]) -> str:
-    told = nearest(name, extra)
+    suggestion = nearest(name, extra)
     return (
-        f"rename {told.split(chr(39))[1]!r}?"
-        if told.startswith("did you mean")
+        f"rename {suggestion.split(chr(39))[1]!r}?"
+        if suggestion.startswith("did you mean")
         else "add it or take it out of the schema"
     )
 

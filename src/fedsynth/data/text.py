@@ -84,9 +84,9 @@ class TextEncoding:
                 cuts = (raw[at : at + self.length] for at in range(0, len(raw), self.length))
                 yield from (cut.decode(errors="replace") for cut in cuts)
             else:
-                found = words_of(sentence)
-                for start in range(0, len(found), self.length):
-                    yield " ".join(found[start : start + self.length])
+                words = words_of(sentence)
+                for start in range(0, len(words), self.length):
+                    yield " ".join(words[start : start + self.length])
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Rows [texts, length + 1] of symbols; what is longer than `length` is cut off."""
@@ -148,13 +148,13 @@ def read_vocabulary(path: Path | str) -> tuple[str, ...]:
         raise BadInput(f"{source}: cannot be read ({error.strerror}); expected a file of words") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    found = dict.fromkeys(line.strip().lower() for line in lines if line.strip())
-    wrong = next((word for word in found if words_of(word) != [word]), None)
+    words = dict.fromkeys(line.strip().lower() for line in lines if line.strip())
+    wrong = next((word for word in words if words_of(word) != [word]), None)
     if wrong is not None:
         raise BadInput(f"{source}: {wrong!r} is no single word; expected one word or punctuation mark a line")
-    if not found:
+    if not words:
         raise BadInput(f"{source}: holds no words; expected one a line")
-    return tuple(found)
+    return tuple(words)
 
 
 def _read_lines(source: Path) -> pd.DataFrame:

@@ -62,7 +62,7 @@ def write_values(column: Column, numbers: np.ndarray) -> pd.Series:
     missing = np.isnan(numbers)
     if column.moment:
         seconds = column.first_second + numbers * column.grain_seconds
-        return write_seconds(column.type, seconds, column.dtype, column.style)
+        return write_seconds(seconds, column.dtype, column.style)
     if column.type in CATEGORIES:
         return _categories(column, np.where(missing, -1, numbers).astype(np.int64))
     dtype = column.dtype or ("float64" if column.type == "continuous" else "Int64")
@@ -127,19 +127,19 @@ def places(
     known = {category: place for place, category in enumerate(categories)}
     # "1.0" and "TRUE" in a file mean "1" and "true", unless these spellings are categories themselves.
     loose = {_spelling(category, categories): place for place, category in enumerate(categories)}
-    found = []
+    distinct_places = []
     for value in distinct:
         text = as_text(value, categories)
         text = text if text in known else text[:prefix]
         near = -2 if exact else loose.get(_spelling(text, categories), -2)
-        found.append(known.get(text, near))
-    return np.array([*found, -1], dtype=np.int64)[codes]
+        distinct_places.append(known.get(text, near))
+    return np.array([*distinct_places, -1], dtype=np.int64)[codes]
 
 
 def category_places(column: Column, series: pd.Series) -> np.ndarray:
     """Where each value stands among the column's categories; -1 if missing, -2 if it is none of them."""
-    found = places(series, column.labels, exact=column.type == "text-code", prefix=column.prefix)
-    return np.where(is_missing(column, series), -1, found)
+    codes = places(series, column.labels, exact=column.type == "text-code", prefix=column.prefix)
+    return np.where(is_missing(column, series), -1, codes)
 
 
 def _spelling(text: str, categories: tuple[str, ...]) -> str:
@@ -156,9 +156,9 @@ def _spelling(text: str, categories: tuple[str, ...]) -> str:
 
 
 def _places(column: Column, series: pd.Series, absent: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    found = category_places(column, series)
-    numbers = np.where(found < 0, np.nan, found.astype(np.float64))
-    unknown = found == -2
+    codes = category_places(column, series)
+    numbers = np.where(codes < 0, np.nan, codes.astype(np.float64))
+    unknown = codes == -2
     if not unknown.any():
         return numbers, []
     listed = ", ".join(column.labels[:_SHOWN]) + (", ..." if len(column.labels) > _SHOWN else "")
@@ -223,10 +223,10 @@ def _tested(
 ) -> tuple[np.ndarray, list[str]]:
     """The numbers without those that fail a test, and a sentence for each test that fails."""
     problems = []
-    for told, (wrong, advice) in tests.items():
+    for complaint, (wrong, advice) in tests.items():
         if wrong.any():
             example = series.to_numpy(dtype=object)[wrong][0]
-            problems.append(f"{_share(wrong)} {told}, for example {_short(example)}; {advice}")
+            problems.append(f"{_share(wrong)} {complaint}, for example {_short(example)}; {advice}")
             numbers[wrong] = np.nan
     return numbers, problems
 

@@ -50,7 +50,7 @@ class Home(Enum):
 
 
 class Job(Protocol):
-    """What a link asks of clients: a training round or a one-shot query."""
+    """The work that a link asks of clients: a training round or a one-shot query."""
 
     @property
     def wire(self) -> Wire:
@@ -58,7 +58,7 @@ class Job(Protocol):
         ...
 
     def charges(self) -> list[Charge]:
-        """What opening the sum costs."""
+        """The cost of opening the sum."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Job(Protocol):
         ...
 
     def blank(self, state: ServerState) -> Memory:
-        """What a client that never took part remembers, [size] each."""
+        """The memory of a client that never took part, [size] each."""
         ...
 
     def client_round(
@@ -257,10 +257,10 @@ class Algorithm:
         if self.server_phase is None:
             return {}
         slots = {part: rule.init(parts[part][None]) for part, rule in self.server_phase.optimizers.items()}
-        return {f"{part}/{name}": value for part, held in slots.items() for name, value in held.items()}
+        return {f"{part}/{name}": value for part, slot in slots.items() for name, value in slot.items()}
 
     def blank(self, state: ServerState) -> Memory:
-        """What a client that never took part remembers: the public start of its own parts, fresh optimizers."""
+        """The memory of a client that never took part: the public start of its own parts, fresh optimizers."""
         memory = {part: state.parts[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for phase in self.plan:
             for part in (part for part in self.keep if part in phase.parts):
@@ -280,8 +280,8 @@ class Algorithm:
         changes = [params[part] - sent[part] for part in self.shared]
         least, most = self.loss_bounds
         reported = (loss.clamp(least, most) - least) * (self.loss_share / (most - least))
-        told = [torch.nan_to_num(reported)[:, None]] if self.loss_share else []
-        contribution = torch.cat([*changes, *told], dim=1)
+        report = [torch.nan_to_num(reported)[:, None]] if self.loss_share else []
+        contribution = torch.cat([*changes, *report], dim=1)
         sound = torch.isfinite(contribution).all(dim=1, keepdim=True)
         contribution = torch.where(sound, contribution, 0.0)  # whose training diverged sends nothing
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
@@ -379,7 +379,7 @@ class Algorithm:
             slots[part] = {name.partition("/")[2]: value.to(device) for name, value in own.items()}
         progress = train(self.model, phase, params, slots, _no_rows(device), np.zeros(1, np.int64), rng)
         moved = {part: flat[0].cpu() for part, flat in progress.params.items()}
-        kept = {f"{p}/{name}": v.cpu() for p, held in progress.slots.items() for name, v in held.items()}
+        kept = {f"{p}/{name}": v.cpu() for p, slot in progress.slots.items() for name, v in slot.items()}
         return {**parts, **moved}, kept
 
     def _whole(self, params: Tensor) -> Tensor:
@@ -395,6 +395,6 @@ class Algorithm:
 
 
 def _no_rows(device: torch.device) -> Padded:
-    """What the server has for data."""
+    """The server's empty data."""
     blank = torch.zeros(1, 1, device=device)
     return Padded(blank[..., None], blank.to(torch.int64), blank > 0)

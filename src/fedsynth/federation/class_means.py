@@ -47,7 +47,7 @@ class RecordMeans:
 
     def __call__(self, data: Padded) -> Tensor:
         """[records, width], of data with one row a unit."""
-        return _told(self.features(data.x), data, self.classes)[:, 0]
+        return _contributions(self.features(data.x), data, self.classes)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class ClientMeans:
 
     def __call__(self, data: Padded) -> Tensor:
         """[clients, width]."""
-        whole = _told(self.features(data.x), data, self.classes).sum(1)
+        whole = _contributions(self.features(data.x), data, self.classes).sum(1)
         return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
-def _told(x: Tensor, data: Padded, classes: int) -> Tensor:
-    """What each row says, [units, rows, width]; rows that are not there say nothing."""
+def _contributions(x: Tensor, data: Padded, classes: int) -> Tensor:
+    """The contribution of each row, [units, rows, width]; zero for rows that are not there."""
     own = indicator(data.y, data.mask, classes)
     each = torch.cat([torch.full_like(x[..., :1], _COUNT), x], -1)
     squares = x.square() * data.mask[..., None]
@@ -83,7 +83,7 @@ def class_counts(statistic: RecordMeans | ClientMeans, answer: Tensor, noise: fl
 
 
 def class_means(statistic: RecordMeans | ClientMeans, answer: Tensor, noise: float) -> ClassMeans:
-    """What a noisy sum says of each class, where `noise` is the standard deviation of each of its numbers."""
+    """Read each class's means out of a noisy sum, where `noise` is the standard deviation of each of its numbers."""
     by_class, squares = _by_class(statistic, answer), answer.double()[-statistic.numbers :]
     least = max(1e-9, noise * math.sqrt(statistic.classes))  # what the noise alone makes of nobody
     units = by_class[:, 0].sum().clamp(min=least) / _COUNT
@@ -99,5 +99,5 @@ def class_means(statistic: RecordMeans | ClientMeans, answer: Tensor, noise: flo
 
 def _by_class(statistic: RecordMeans | ClientMeans, answer: Tensor) -> Tensor:
     """Count and sum of each class, [classes, 1 + numbers]."""
-    told = answer.double()[: statistic.classes * (1 + statistic.numbers)]
-    return told.reshape(statistic.classes, -1)
+    sums = answer.double()[: statistic.classes * (1 + statistic.numbers)]
+    return sums.reshape(statistic.classes, -1)

@@ -1,4 +1,4 @@
-"""What an asynchronous server knows of its clients between versions: who is under way, and who was used how often."""
+"""An asynchronous server's record of its clients between versions: who is under way, and who was used how often."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ClientUses:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], clients: int) -> ClientUses:
-        """What `to_tensors` wrote; fresh where there is nothing."""
+        """Read the tensors that `to_tensors` wrote; fresh where there are none."""
         if not tensors:
             return cls.fresh(clients)
         return cls(**{name: value.numpy() for name, value in tensors.items()})

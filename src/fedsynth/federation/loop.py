@@ -27,7 +27,7 @@ _LARGEST = 1e6  # of a parameter: no trained network has one
 
 @dataclass(frozen=True)
 class Round:
-    """What a finished round looked like. Whoever may not know the drawn cohort gets the first three fields alone."""
+    """The record of a finished round. Whoever may not know the drawn cohort gets the first three fields alone."""
 
     version: int
     loss: float | None  # None where no loss is released
@@ -114,7 +114,7 @@ def _pay_for_the_rest(algorithm: Algorithm, state: ServerState, rounds: int, pay
 
 
 def _diverged(state: ServerState) -> str:
-    """What is wrong with a model that no further round will mend; empty if nothing is."""
+    """Say how a model is broken beyond repair by further rounds; empty if it is not."""
     for name, flat in state.parts.items():
         largest = float(flat.abs().max()) if flat.numel() else 0.0
         if not largest <= _LARGEST:  # also where it is no number

@@ -130,7 +130,7 @@ def symmetric(products: Tensor, size: int) -> Tensor:
 
 
 def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: float, rank: int) -> Gaussians:
-    """What a noisy sum says of each class, where `noise` is the standard deviation of each of its numbers."""
+    """Read each class's Gaussian out of a noisy sum, where `noise` is the standard deviation of each of its numbers."""
     size = statistic.numbers
     per_class = answer.double()[: statistic.classes * statistic.width].reshape(statistic.classes, -1)
     least = max(1e-9, noise * math.sqrt(statistic.classes))  # what the noise alone makes of nobody

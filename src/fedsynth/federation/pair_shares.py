@@ -64,7 +64,7 @@ class ClientPairs:
         return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
     def read(self, answer: Tensor, noise: float) -> PairShares:
-        """What a noisy sum says, where `noise` is the standard deviation of each of its numbers."""
+        """Read the shares out of a noisy sum, where `noise` is the standard deviation of each of its numbers."""
         sizes, total = list(self.sizes), sum(self.sizes)
         full = symmetric(answer.double(), total)
         scale = torch.ones(total, dtype=torch.float64)

@@ -46,12 +46,12 @@ class Query:
 
     @property
     def release(self) -> Release | None:
-        """What the answer costs: the mechanism's release, for this unit and under this name."""
+        """The cost of the answer: the mechanism's release, for this unit and under this name."""
         spent = self.mechanism.release
         return None if spent is None else replace(spent, what=self.what, unit=self.unit)
 
     def charges(self) -> list[Charge]:
-        """What the answer costs, in the ledger's form: who answers is known, so nothing is amplified."""
+        """The cost of the answer in the ledger's form: who answers is known, so nothing is amplified."""
         return [] if self.release is None else [Charge(self.release, self.release.event, self.release.public)]
 
     @cached_property

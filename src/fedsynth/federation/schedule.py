@@ -92,7 +92,7 @@ class Schedule(Protocol):
         ...
 
     def denominator(self) -> float:
-        """What the sum is divided by; it must not depend on who took part."""
+        """The divisor of the sum; it must not depend on who took part."""
         ...
 
     def participations(self, rounds: int) -> int:

@@ -1,4 +1,4 @@
-"""What the server does with the mean update."""
+"""The server's optimizers: how it applies the mean update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query asks of each unit, and what may be read out of the noisy answer.
+"""The statistics that a query asks of each unit, and how the noisy answer is read.
 
 A unit's answer to a histogram has L2 norm at most 1 whatever it holds, so one clip of 1 protects it whole.
 """

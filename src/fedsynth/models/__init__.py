@@ -1,1 +1,1 @@
-"""What is trained: named parts and named losses, without parameters, state or randomness inside."""
+"""The models that are trained: named parts and named losses, without parameters, state or randomness inside."""

@@ -48,7 +48,7 @@ def drawn_labels(normal: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Game:
-    """What the two sides play for: functions of a critic `score(x, label)` that knows its parameters."""
+    """The losses of critic and generator, as functions of a critic `score(x, label)` that knows its parameters."""
 
     loss: LossName
     penalty: float
@@ -65,8 +65,8 @@ class Game:
 
     def generate(self, score: Score, fake: Tensor, label: Tensor) -> Tensor:
         """The generator's loss for each row that it made."""
-        found = score(fake, label)
-        return F.softplus(-found) if self.loss == "logistic" else -found
+        scores = score(fake, label)
+        return F.softplus(-scores) if self.loss == "logistic" else -scores
 
 
 class Score:

@@ -108,8 +108,8 @@ class LabelImageVAE:
         generator = rng.at("sample").torch_generator()
         latent = torch.randn(len(labels), self.latent, generator=generator)
         pieces = zip(latent.split(2000), labels.split(2000), strict=True)
-        made = [self._logits(params["decoder"], z, y) for z, y in pieces]
-        return pixels(torch.cat(made), self.drawn, generator)
+        logits = [self._logits(params["decoder"], z, y) for z, y in pieces]
+        return pixels(torch.cat(logits), self.drawn, generator)
 
     def _logits(self, params: Params, latent: Tensor, labels: Tensor) -> Tensor:
         inputs = torch.cat([latent, one_hot(labels, self.classes)], -1)

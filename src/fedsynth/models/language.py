@@ -34,10 +34,10 @@ class _Cell(nn.Module):
         self.recurrent = nn.Linear(projected, 3 * hidden, bias=False)
         self.project = nn.Linear(hidden, projected, bias=False)
 
-    def forward(self, seen: Tensor, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Tensor, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """The next carry from what the inputs give, [rows, 3 hidden]."""
         cell, projected = carry
-        keep, out, new = (seen + self.recurrent(projected)).chunk(3, dim=-1)
+        keep, out, new = (inputs + self.recurrent(projected)).chunk(3, dim=-1)
         keep = torch.sigmoid(keep + 1.0)
         cell = keep * cell + (1 - keep) * torch.tanh(new)
         return cell, self.project(torch.sigmoid(out) * torch.tanh(cell))
@@ -66,10 +66,10 @@ class Recurrent(nn.Module):
         kept = []
         for cell, state in zip(self.cells, states, strict=True):
             assert isinstance(cell, _Cell)
-            seen = cell.inputs(outputs)
+            inputs = cell.inputs(outputs)
             steps = []
             for at in range(symbols.shape[1]):
-                state = cell(seen[:, at], state)
+                state = cell(inputs[:, at], state)
                 steps.append(state[1])
             outputs = torch.stack(steps, dim=1)
             kept.append(state)

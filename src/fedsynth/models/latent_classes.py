@@ -65,8 +65,8 @@ def fit_latent_classes(
             group["lr"] = _LEARNING_RATE * (1 - 0.95 * step / steps)
         moved = torch.where(fixed, 0.0, moves)
         chances = _normalised(beginning + moved, columns)
-        made = (chances * _shares(within, member, balance)[:, None]).T @ chances
-        missed = (precision * (pairs - made).square()).sum() / 2  # each pair stands there twice
+        fitted_pairs = (chances * _shares(within, member, balance)[:, None]).T @ chances
+        missed = (precision * (pairs - fitted_pairs).square()).sum() / 2  # each pair stands there twice
         loss = (missed + moved.square().sum()) / 2
         optimizer.zero_grad()
         loss.backward()
@@ -88,9 +88,9 @@ def _by_label(
     spread = torch.where(worth > 0, 1 / worth.clamp(min=1e-9).sqrt(), 0.0)
     known = torch.where(worth > 0, torch.maximum(joint, spread / 2), single * balance[:, None])
     known = known.clamp(min=1e-5)
-    given = known / ((known @ columns) @ columns.T)
-    given[:, -values:] = torch.eye(values).clamp(min=1e-6)
-    return torch.log(given), balance
+    conditional = known / ((known @ columns) @ columns.T)
+    conditional[:, -values:] = torch.eye(values).clamp(min=1e-6)
+    return torch.log(conditional), balance
 
 
 def _shares(within: Tensor, member: Tensor, balance: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class _Geometry:
 
 
 class _Windows(Function):
-    """What each window sees of maps [stack, channels, batch, height, width].
+    """The values under each window of maps [stack, channels, batch, height, width].
 
     [stack, channels * kernel, batch * positions].
     """
@@ -80,12 +80,18 @@ class _Overlay(Function):
     def forward(windows: Tensor, geometry: _Geometry) -> Tensor:
         (height, width), (high, across) = geometry.size, geometry.padding
         (rows, places), (down, right) = geometry.positions, geometry.stride
-        seen = windows.unflatten(2, (-1, rows, places)).unflatten(1, (-1, *geometry.kernel))
-        shape = (len(seen), seen.shape[1], seen.shape[4], height + 2 * high, width + 2 * across)
+        taps = windows.unflatten(2, (-1, rows, places)).unflatten(1, (-1, *geometry.kernel))
+        shape = (
+            len(taps),
+            taps.shape[1],
+            taps.shape[4],
+            height + 2 * high,
+            width + 2 * across,
+        )
         padded = windows.new_zeros(shape)
         for i in range(geometry.kernel[0]):
             for j in range(geometry.kernel[1]):
-                padded[..., i : i + down * rows : down, j : j + right * places : right] += seen[:, :, i, j]
+                padded[..., i : i + down * rows : down, j : j + right * places : right] += taps[:, :, i, j]
         return padded[..., high : high + height, across : across + width]
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a model is: named parts without parameters inside, and named losses that are pure functions of them.
+"""The interface of a model: named parts without parameters inside, and named losses that are pure functions of them.
 
 A part's parameters are one flat vector; a `Layout` gives them their names and shapes back. Flat vectors are what
 is stored, optimised, clipped, encrypted and sent; a stack of them, [clients, size], is a cohort.

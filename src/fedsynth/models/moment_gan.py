@@ -44,7 +44,7 @@ class PatchCritic(nn.Module):
 
 
 class Retoucher(nn.Module):
-    """What is to be added to a picture, given the picture, its label and fresh noise."""
+    """A network that computes the change to a picture from the picture, its label and fresh noise."""
 
     def __init__(self, channels: int, side: int, inputs: int, width: int) -> None:
         super().__init__()
@@ -57,10 +57,10 @@ class Retoucher(nn.Module):
         self.up = ConvTranspose2d(2 * width, width, 4, stride=2, padding=1)
         self.last = Conv2d(width, channels, 3, padding=1)
 
-    def forward(self, image: Tensor, given: Tensor) -> Tensor:
+    def forward(self, image: Tensor, condition: Tensor) -> Tensor:
         """One change a pixel."""
         fine = F.leaky_relu(self.first(2 * image - 1), _SLOPE)
-        coarse = self.norm(self.down(fine)) + self.given(given)[:, :, None, None]
+        coarse = self.norm(self.down(fine)) + self.given(condition)[:, :, None, None]
         coarse = F.leaky_relu(coarse, _SLOPE)
         coarse = coarse + F.leaky_relu(self.middle(coarse), _SLOPE)
         return self.last(F.leaky_relu(fine + self.up(coarse), _SLOPE))
@@ -72,7 +72,7 @@ def bounded(image: Tensor) -> Tensor:
 
 
 class Start(Protocol):
-    """What a generator draws before it retouches."""
+    """The interface of what draws a picture before the generator retouches it."""
 
     @property
     def channels(self) -> int:
@@ -95,7 +95,7 @@ class Start(Protocol):
         """Random numbers of a picture."""
 
     @property
-    def told(self) -> int:
+    def informative(self) -> int:
         """How many of them, from the first, the generator is told when it retouches."""
 
     @property
@@ -135,7 +135,7 @@ class MomentGAN:
             if self.patches
             else Critic(start.channels, start.side, start.classes, self.width)
         )
-        inputs = start.told + start.groups
+        inputs = start.informative + start.groups
         curve = {"levels": start.parts["levels"]} if start.levels else {}
         return {
             "discriminator": critic,
@@ -174,8 +174,8 @@ class MomentGAN:
         """Pictures from the moments, and what is to be added to them."""
         label = label if self.start.classes else latent.new_ones(len(latent), 1)
         drawn = self.start.drawn(params, latent, label)
-        given = torch.cat([latent[:, : self.start.told], label], -1)
-        return drawn, self.start.gain * call(self.parts["generator"], params["generator"], drawn, given)
+        condition = torch.cat([latent[:, : self.start.informative], label], -1)
+        return drawn, self.start.gain * call(self.parts["generator"], params["generator"], drawn, condition)
 
     def _paint(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
         drawn, change = self._draw(params, latent, label)

@@ -53,7 +53,7 @@ class Prior(nn.Module):
 
 
 def inverse(factor: Tensor) -> Tensor:
-    """What turns the frequencies of an image, less its class's mean, into the posterior mean of its latent code."""
+    """The matrix from an image's frequencies, less its class's mean, to the posterior mean of its latent code."""
     inner = factor.transpose(1, 2) @ factor + _REST * torch.eye(factor.shape[2], device=factor.device)
     return torch.linalg.solve(inner, factor.transpose(1, 2))
 
@@ -100,7 +100,7 @@ class MomentVAE:
         return max(1, self.classes)
 
     @property
-    def told(self) -> int:
+    def informative(self) -> int:
         """Of the numbers of a latent code, how many a network that retouches is told: all."""
         return self.latent
 
@@ -111,7 +111,7 @@ class MomentVAE:
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
-        """What the server fills in once, and what is trained."""
+        """The prior and levels, which the server fills in once, and the decoder, which is trained."""
         decoder = ImageDecoder(self.channels, self.side, self.groups, self.latent, self.width)
         curve = {"levels": Levels(self.levels)} if self.levels else {}
         return {"prior": Prior(self.groups, self.numbers, self.latent), **curve, "decoder": decoder}
@@ -144,8 +144,8 @@ class MomentVAE:
         """The pictures of the Gaussians alone; not cut to [0, 1]."""
         prior = params["prior"]
         numbers = label @ prior["mean"] + torch.einsum("rc,cnl,rl->rn", label, prior["factor"], latent)
-        made = picture(numbers, self.channels, self.side)
-        return brightness(made, params["levels"]["bounds"]) if self.levels else made
+        image = picture(numbers, self.channels, self.side)
+        return brightness(image, params["levels"]["bounds"]) if self.levels else image
 
     def decode(self, params: Mapping[str, Params], latent: Tensor, label: Tensor) -> Tensor:
         """The images [rows, channels, side, side] that latent codes stand for; not cut to [0, 1]."""
@@ -161,8 +161,8 @@ class MomentVAE:
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """Half the squared error, summed over pixels."""
         x, label = batch["x"], self._label(batch["y"])
-        made = self.decode(params, self.latents(params["prior"], x, label), label)
-        return weighted_mean(0.5 * (made - x).square().flatten(1).sum(-1), batch["weight"])
+        decoded = self.decode(params, self.latents(params["prior"], x, label), label)
+        return weighted_mean(0.5 * (decoded - x).square().flatten(1).sum(-1), batch["weight"])
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""
@@ -170,8 +170,8 @@ class MomentVAE:
         latent = torch.randn(len(labels), self.latent, generator=generator)
         label = self._label(labels)
         pieces = zip(latent.split(2000), label.split(2000), strict=True)
-        made = (self.decode(params, z, c).clamp(0, 1) for z, c in pieces)
-        return torch.cat([wobbled(each, self.wobble, generator) if self.wobble else each for each in made])
+        images = (self.decode(params, z, c).clamp(0, 1) for z, c in pieces)
+        return torch.cat([wobbled(each, self.wobble, generator) if self.wobble else each for each in images])
 
 
 def wobbled(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:

@@ -110,10 +110,10 @@ class PatternStart:
     @property
     def latent(self) -> int:
         """Random numbers of a drawn picture: its own, for its polarity and for how it is moved, and for its grain."""
-        return self.told + self.finer
+        return self.informative + self.finer
 
     @property
-    def told(self) -> int:
+    def informative(self) -> int:
         """Random numbers that say anything of a picture: all but those of its grain."""
         return self.numbers + 1 + _NUDGES
 
@@ -134,11 +134,11 @@ class PatternStart:
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
-        """What the server fills in once."""
+        """The prior, which the server fills in once."""
         return {"prior": Ground(self.groups, self.numbers, self.finer)}
 
     def scale(self, device: torch.device | None = None) -> Tensor:
-        """What raises each number to about the size of the others, [numbers]."""
+        """The factors that bring all numbers to about the same size, [numbers]."""
         each = 1 + frequencies(self.side, self.frequencies, device)
         pattern = _PATTERN_WEIGHT / self.side * each[1:] / each[min(4, len(each) - 1)]
         ground = [_CONTRAST_WEIGHT, 1.0, *[_COLOR_WEIGHT] * (self.channels - 1)]
@@ -151,8 +151,8 @@ class PatternStart:
         pattern = spectrum(light.unsqueeze(-3), self.frequencies)[..., 1:]
         pattern = pattern * (polarity(light) / contrast)[..., None]
         ground = (images.mean((-1, -2)) - _GRAY) @ _opponents(self.channels, images.device)[0]
-        told = torch.cat([pattern, (contrast / _USUAL_CONTRAST).log()[..., None], ground], -1)
-        return told * self.scale(images.device)
+        numbers = torch.cat([pattern, (contrast / _USUAL_CONTRAST).log()[..., None], ground], -1)
+        return numbers * self.scale(images.device)
 
     def grain(self, spread: Tensor) -> Tensor:
         """How strong finer frequencies are [finer], given those that were asked for: they fall on from the last."""

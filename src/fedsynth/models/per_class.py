@@ -92,14 +92,14 @@ class PerClass:
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """One encoded row or image for each label, made by the model of its class."""
-        made: Tensor | None = None
+        sampled: Tensor | None = None
         for number in torch.unique(labels).tolist():
             mine = labels == number
             alone = torch.zeros_like(labels[mine])
             rows = self.model.sample(self._select(params, number), alone, rng.at("class", number))
-            made = rows.new_zeros(len(labels), *rows.shape[1:]) if made is None else made
-            made[mine] = rows
-        return torch.empty(0) if made is None else made
+            sampled = rows.new_zeros(len(labels), *rows.shape[1:]) if sampled is None else sampled
+            sampled[mine] = rows
+        return torch.empty(0) if sampled is None else sampled
 
     def _select(self, params: Mapping[str, Params], number: int) -> dict[str, Params]:
         named = {name: of_class(name, number) for name in self.model.parts}

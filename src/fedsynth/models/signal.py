@@ -45,9 +45,9 @@ class Waveform:
     def __post_init__(self) -> None:
         wrong = [block.column for block in self.blocks if block.missing or not block.ordered]
         if wrong or len(self.blocks) < 2:
-            told = f"column {wrong[0]!r} is not" if wrong else f"{len(self.blocks)} columns are not"
+            complaint = f"column {wrong[0]!r} is not" if wrong else f"{len(self.blocks)} columns are not"
             raise Incompatible(
-                f"{told} part of a signal: a signal has two or more numeric columns without missing values, in "
+                f"{complaint} part of a signal: a signal has two or more numeric columns without missing values, in "
                 "the order of time; leave the column out, or set decoder=histogram"
             )
 
@@ -288,8 +288,8 @@ class SpectralVAE:
         """The negative evidence lower bound, summed over frequencies, averaged over rows."""
         basis, bands = self._constants(batch["x"].device)
         energies = (self.wave.read(batch["x"]) @ basis.T).square()
-        seen = 0.5 * torch.log(energies @ (bands / bands.sum(1, keepdim=True)).T + _FLOOR)
-        latent, divergence = encode(self.parts["encoder"], params["encoder"], seen, noise)
+        log_bands = 0.5 * torch.log(energies @ (bands / bands.sum(1, keepdim=True)).T + _FLOOR)
+        latent, divergence = encode(self.parts["encoder"], params["encoder"], log_bands, noise)
         log_scale = self._log_scale(params["decoder"], latent, batch["y"], bands)
         ratio = energies * torch.exp(-2 * log_scale) / self.freedom
         surprise = log_scale + _LARGEST + 0.5 * (self.freedom + 1) * torch.log1p(ratio)

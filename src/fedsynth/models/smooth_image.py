@@ -82,9 +82,9 @@ class SmoothImageVAE:
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """Encoder of low frequencies, decoder of (latent, label)."""
-        seen = self.channels * self.bands**2
+        inputs = self.channels * self.bands**2
         return {
-            "encoder": mlp([seen, *self.hidden, 2 * self.latent]),
+            "encoder": mlp([inputs, *self.hidden, 2 * self.latent]),
             "decoder": _Frequencies(self.latent + self.classes, self.latent, self.channels, self.bands),
         }
 
@@ -101,8 +101,8 @@ class SmoothImageVAE:
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""
         basis = self._basis(batch["x"].device)
-        seen = (basis @ (2 * batch["x"] - 1) @ basis.T).flatten(1) / self.side
-        latent, divergence = encode(self.parts["encoder"], params["encoder"], seen, noise)
+        low_frequencies = (basis @ (2 * batch["x"] - 1) @ basis.T).flatten(1) / self.side
+        latent, divergence = encode(self.parts["encoder"], params["encoder"], low_frequencies, noise)
         logits = self._logits(params["decoder"], latent, batch["y"], basis)
         return weighted_mean(pixel_error(logits, batch["x"]) + self.beta * divergence, batch["weight"])
 
@@ -112,8 +112,8 @@ class SmoothImageVAE:
         latent = torch.randn(len(labels), self.latent, generator=generator)
         pieces = zip(latent.split(2000), labels.split(2000), strict=True)
         basis = self._basis(torch.device("cpu"))
-        made = [self._logits(params["decoder"], z, y, basis) for z, y in pieces]
-        return pixels(torch.cat(made), self.drawn, generator)
+        logits = [self._logits(params["decoder"], z, y, basis) for z, y in pieces]
+        return pixels(torch.cat(logits), self.drawn, generator)
 
     @cached_property
     def _placed(self) -> dict[torch.device, Tensor]:

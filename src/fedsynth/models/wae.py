@@ -163,8 +163,8 @@ class TableWAE:
             chosen = torch.cat([chosen, one_hot(batch["y"], self.classes)], -1)
         codes = call(self.parts["encoder"], params["encoder"], chosen @ spread.T)
         logits = self._logits(params["decoder"], codes) @ spread
-        told = torch.log(logits.exp() @ columns) - (chosen * logits) @ columns
-        return weighted_mean(told @ weights, batch["weight"]) + self.penalty * discrepancy(
+        cross_entropy = torch.log(logits.exp() @ columns) - (chosen * logits) @ columns
+        return weighted_mean(cross_entropy @ weights, batch["weight"]) + self.penalty * discrepancy(
             codes, noise, batch["weight"]
         )
 
@@ -241,8 +241,8 @@ class ImageWAE:
     @property
     def objectives(self) -> Mapping[str, Objective]:
         """The loss of equation 3 with the squared error of a pixel."""
-        told = self.label_weight * math.log(max(2, self.classes)) * 0.1
-        return {OBJECTIVE: Objective(noise=(self.latent,), bound=2.0 * (told + 1.0))}
+        label_loss = self.label_weight * math.log(max(2, self.classes)) * 0.1
+        return {OBJECTIVE: Objective(noise=(self.latent,), bound=2.0 * (label_loss + 1.0))}
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """Mean squared error, a tenth of the label's cross-entropy, and the penalty on the codes."""
@@ -252,8 +252,8 @@ class ImageWAE:
         missed = (image - batch["x"]).square().flatten(1).mean(1)
         if self.classes > 1:
             logits = _LOGIT_BOUND * torch.tanh(logits / _LOGIT_BOUND)
-            told = torch.logsumexp(logits, -1) - (label * logits).sum(-1)
-            missed = missed + 0.1 * self.label_weight * told
+            cross_entropy = torch.logsumexp(logits, -1) - (label * logits).sum(-1)
+            missed = missed + 0.1 * self.label_weight * cross_entropy
         return weighted_mean(missed, batch["weight"]) + self.penalty * discrepancy(
             codes, noise, batch["weight"]
         )

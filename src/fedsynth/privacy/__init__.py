@@ -1,1 +1,1 @@
-"""What makes the claim true: clipping, noise, mechanisms, the accountant, the ledger and the statement."""
+"""The parts that make the claim true: clipping, noise, mechanisms, the accountant, the ledger and the statement."""

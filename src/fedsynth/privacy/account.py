@@ -1,4 +1,4 @@
-"""What a run costs: where other rooms ask for an epsilon, a noise multiplier or a number of rounds.
+"""The cost of a run: where other rooms ask for an epsilon, a noise multiplier or a number of rounds.
 
 Events come from the objects that ran (the mechanism states its release, the schedule amplifies it). A noise
 multiplier is the noise's standard deviation over the clip S under every adjacency.
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def epsilon(event: DpEvent, delta: float, *, adjacency: str = "add-remove", accountant: str = "pld") -> float:
-    """What the event costs at `delta`: tight by PLD, by RDP where PLD has no answer, never below the truth.
+    """Return the event's epsilon at `delta`: tight by PLD, by RDP where PLD has no answer, never below the truth.
 
     >>> from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     >>> rounds = repeat(PoissonSampledDpEvent(100 / 500, GaussianDpEvent(1.0)), 30)

@@ -78,7 +78,7 @@ def answer(
     accountant: str = "pld",
     precision: float = FINE,
 ) -> Answer:
-    """What the event costs at `delta`, and who says so; a coarser precision is faster and never lower."""
+    """The event's epsilon at `delta`, and which accountant says so; a coarser precision is faster and never lower."""
     return answer_steps(steps_of(event, adjacency), delta, accountant=accountant, precision=precision)
 
 

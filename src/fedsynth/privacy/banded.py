@@ -77,7 +77,7 @@ class BandedGaussian:
 
     @property
     def release(self) -> Release:
-        """What one participation costs the client; rounds without it cost it nothing."""
+        """The cost of one participation to the client; rounds without it cost it nothing."""
         what = (
             f"noisy sums of clipped client updates, correlated over rounds; each client at most "
             f"{self.participations} times, at least {self.separation} rounds apart"
@@ -87,7 +87,7 @@ class BandedGaussian:
 
     @property
     def run_event(self) -> DpEvent:
-        """What a whole run costs, whatever its number of rounds: sensitivity is sqrt(participations)."""
+        """The cost of a whole run, whatever its number of rounds: sensitivity is sqrt(participations)."""
         return gaussian_event(self.noise_multiplier / math.sqrt(self.participations))
 
     @property

@@ -16,7 +16,7 @@ from fedsynth.rng import Rng
 
 
 def gaussian_event(noise_multiplier: float) -> DpEvent:
-    """What one Gaussian release costs, its noise relative to the clip; without noise there is no privacy.
+    """The cost of one Gaussian release, its noise relative to the clip; without noise there is no privacy.
 
     >>> gaussian_event(0.0)
     NonPrivateDpEvent()

@@ -24,7 +24,7 @@ FIRST = "0" * 64
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds: whole lines, the bytes of one that was never finished, and what is wrong."""
+    """The content of a file: whole lines, the bytes of one that was never finished, and the problems."""
 
     lines: tuple[dict[str, Any], ...] = ()
     torn: bytes = b""
@@ -72,7 +72,7 @@ def read(path: Path) -> Contents:
 
 
 def check(lines: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with a chain of lines: changed, missing or moved ones."""
+    """List the problems of a chain of lines: changed, missing or moved ones."""
     problems, previous = [], FIRST
     for number, line in enumerate(lines):
         if line and line.get("hash") != digest(line):
@@ -95,7 +95,7 @@ def head_path(path: Path) -> Path:
 
 
 def check_head(path: Path, lines: tuple[dict[str, Any], ...]) -> list[str]:
-    """What is wrong with the end; lines that the head does not know mean a crash between the writes."""
+    """List the problems at the chain's end; lines that the head does not know mean a crash between the writes."""
     head = head_path(path)
     if not head.exists():
         return [f"{head.name} is missing; a cut tail could not be noticed"] if lines else []

@@ -207,7 +207,7 @@ class DistributedGaussian:
         return low
 
     def _reach(self, steps: float) -> float:
-        """What no coordinate of the sum exceeds, but for `wrap`: half of it for the noise, half for the rotation."""
+        """The bound on each coordinate of the sum, but for `wrap`: half of it for the noise, half for the rotation."""
         chance = self.wrap / 2 / self.rotation.length
         noise = self._share(steps) * math.sqrt(self.parties.count)
         signal = self.contributions * (steps * self.rotation.spread(chance) + 1.0)
@@ -263,7 +263,7 @@ class DistributedGaussian:
         return self.cost(self.parties.threshold)
 
     def cost(self, survivors: int) -> Release:
-        """What a sum over this many parties costs: who survives beyond the threshold adds noise that was not needed.
+        """The cost of a sum over this many parties: who survives beyond the threshold adds noise that was not needed.
 
         With fewer than the threshold no transport opens the sum; it is priced as one of the threshold. A participant
         takes the noise that it knows away, so `event` is the cost against it, and `public` that against all others.

@@ -1,4 +1,4 @@
-"""What was released, as data: dp-accounting's events, two of ours, and their JSON form for the ledger.
+"""Releases as data: dp-accounting's events, two of ours, and their JSON form for the ledger.
 
 In fedsynth a noise multiplier is always the noise's standard deviation (for Laplace, its scale) divided by
 the clip bound S, whatever the adjacency. Only `pairs.py` turns that into what the library expects.

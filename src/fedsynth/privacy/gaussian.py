@@ -19,7 +19,7 @@ from fedsynth.privacy.events import repeat
 
 @dataclass(frozen=True)
 class LegacyNoise:
-    """What a published heuristic asks for, with what it really costs."""
+    """The noise that a published heuristic asks for, with its real cost."""
 
     noise_multiplier: float
     claimed_epsilon: float

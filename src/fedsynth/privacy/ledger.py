@@ -93,7 +93,7 @@ class Line:
 
     @property
     def cost(self) -> DpEvent:
-        """What the line stands for, as one event."""
+        """The cost of the line as one event."""
         return repeat(event_from_json(self.event), self.count)
 
     @property
@@ -184,7 +184,7 @@ class Ledger:
         return [line for line in self.lines() if line.count]
 
     def verify(self) -> list[str]:
-        """What is wrong with the ledger, in sentences; empty if nothing is.
+        """List the ledger's problems in sentences; empty if there are none.
 
         Finds changed and reordered lines and lines cut from the middle by the chain, a cut tail by the file
         beside it. Somebody who rewrites both files is not found: keep the last hash elsewhere as well.
@@ -207,7 +207,7 @@ class Ledger:
         unit: str | None = None,
         following: Sequence[Entry] = (),
     ) -> float:
-        """What the releases cost whoever is worst off; `following` are counted as if already written."""
+        """Return the epsilon of whoever is worst off by the releases; `following` are counted as if already written."""
         found = self.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit, following=following)
         return found.epsilon
 
@@ -362,7 +362,7 @@ def exposures(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def priced(line: Line | Entry, unit: str, adjacency: str) -> DpEvent:
-    """What a line costs one client, or one record, as an event to be accounted under `adjacency`.
+    """Return the cost of a line to one client, or one record, as an event to be accounted under `adjacency`.
 
     A record's change replaces its client's contribution; a guarantee for records says nothing about a client. Whoever
     sends a message with noise of its own shows that it is there, so add-remove has nothing to hide: another message in

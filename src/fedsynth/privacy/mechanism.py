@@ -1,4 +1,4 @@
-"""What a privacy mechanism is: a client half, a server half, and what both together cost.
+"""The interface of a privacy mechanism: a client half, a server half, and what both together cost.
 
 Everything that leaves a client goes through `privatize`; central noise is drawn in `estimate`. The mechanism states
 its own cost (`release`), so that no accountant has to be told a number a second time.
@@ -130,7 +130,7 @@ class Mechanism(Protocol):
 
     @property
     def release(self) -> Release | None:
-        """What one use costs, for whom; None if nothing is protected here."""
+        """The cost of one use, and for whom; None if nothing is protected here."""
         ...
 
     def wire(self, dim: int) -> Wire:

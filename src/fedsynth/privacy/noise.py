@@ -70,7 +70,7 @@ def discrete_gaussian(sigma: float, count: int, rng: Rng) -> np.ndarray:
 
 
 def _accepted(blocks: _Blocks, count: int, rng: Rng) -> np.ndarray:
-    """What is left of `count` proposals: a block, a place within it, a sign; thinned to the exact density."""
+    """The accepted of `count` random proposals: a block, a place within it, a sign; thinned to the exact density."""
     block_words, place_words, height_words = words(rng, 3 * count).reshape(3, count)
     start = blocks.table.choose(block_words, rng.at("block")).astype(np.int64) << blocks.bits
     place = (place_words & np.uint64((1 << blocks.bits) - 1)).astype(np.int64)

@@ -21,7 +21,7 @@ from fedsynth.privacy.projection import Training, project_central, project_local
 
 @dataclass(frozen=True)
 class Settings:
-    """What a recipe would use if nothing is set: the plan needs no more of it."""
+    """A recipe's settings where the user sets none: all that the plan needs of it."""
 
     recipe: str
     rate: float
@@ -222,17 +222,17 @@ def projected_rows(row: PlanRow, populations: Sequence[int]) -> list[PlanRow]:
             training, population, delta=row.delta, noise_multiplier=row.noise_multiplier
         )
         local = project_local(training, population, delta=row.delta)
-        for found in (central, local):
+        for projection in (central, local):
             changed = {
-                "trust": found.trust,
+                "trust": projection.trust,
                 "clients": population,
-                "rate": found.rate,
-                "cohort": found.cohort,
-                "noise_multiplier": found.noise_multiplier,
-                "releases": found.releases,
-                "epsilon": found.epsilon,
-                "adjacency": "add-remove" if found.trust == "central" else "replace-one",
-                "sampling": "poisson" if found.trust == "central" else "none",
+                "rate": projection.rate,
+                "cohort": projection.cohort,
+                "noise_multiplier": projection.noise_multiplier,
+                "releases": projection.releases,
+                "epsilon": projection.epsilon,
+                "adjacency": "add-remove" if projection.trust == "central" else "replace-one",
+                "sampling": "poisson" if projection.trust == "central" else "none",
                 "projection": True,
             }
             rows.append(PlanRow(**{**row.__dict__, **changed}))

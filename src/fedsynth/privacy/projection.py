@@ -1,4 +1,4 @@
-"""What the same training would cost in a larger population: a projection, never a statement about a run.
+"""The cost of the same training in a larger population: a projection, never a statement about a run.
 
 The noise in the averaged update, zS / cohort, decides how useful the result is. Keeping it, more clients make privacy
 cheaper: Augenstein et al. 2020 (Tables 3 and 13) and the thesis on federated VAEs (Tables 4.5.3, 4.5.4, 4.5.10; Figures
@@ -68,8 +68,8 @@ def project_central(
     """The cost with the same noise in the mean, a trusted server and a cohort large enough for `noise_multiplier`.
 
     >>> simulated = Training(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
-    >>> found = project_central(simulated, 2_000_000, delta=5e-9)
-    >>> found.cohort, round(found.epsilon, 2)
+    >>> projected = project_central(simulated, 2_000_000, delta=5e-9)
+    >>> projected.cohort, round(projected.epsilon, 2)
     (1000.0, 0.16)
     """
     cohort = training.cohort * noise_multiplier / training.noise_multiplier
@@ -77,10 +77,10 @@ def project_central(
     delta = default_delta(population) if delta is None else delta
     once = _sampled(GaussianDpEvent(noise_multiplier), sampling, cohort, population)
     event = repeat(once, training.rounds)
-    found = answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision)
+    cost = answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision)
     rate = cohort / population
     return Projection(
-        population, "central", cohort, rate, noise_multiplier, training.rounds, found.epsilon, delta
+        population, "central", cohort, rate, noise_multiplier, training.rounds, cost.epsilon, delta
     )
 
 
@@ -105,8 +105,8 @@ def project_local(
     delta = default_delta(population) if delta is None else delta
     local = training.noise_in_mean * math.sqrt(cohort)
     releases = max(1, math.ceil(rate * training.rounds - 1e-9))
-    found = answer(repeat(GaussianDpEvent(local), releases), delta, adjacency=adjacency)
-    return Projection(population, "local", cohort, rate, local, releases, found.epsilon, delta)
+    cost = answer(repeat(GaussianDpEvent(local), releases), delta, adjacency=adjacency)
+    return Projection(population, "local", cohort, rate, local, releases, cost.epsilon, delta)
 
 
 def _check(population: int, cohort: float) -> None:

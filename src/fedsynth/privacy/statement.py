@@ -41,7 +41,7 @@ _SAME = 1e-3  # relative: what other versions of numerical libraries may change 
 
 @dataclass(frozen=True)
 class Statement:
-    """What privacy.json holds. `epsilon` is None where nothing is claimed: no privacy, or a simulation."""
+    """The content of privacy.json. `epsilon` is None where nothing is claimed: no privacy, or a simulation."""
 
     unit: str
     adjacency: str

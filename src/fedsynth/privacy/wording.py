@@ -109,22 +109,22 @@ def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
     >>> caveats_dealt("uniform", "record", reads_rows=False)
     []
     """
-    found = []
+    sentences = []
     if unit == "client" and split == "rows":
-        found.append(
+        sentences.append(
             "No column says whose a row is, so each row was taken as one participant's. Somebody with several rows is "
             "protected for each of them, not for all together."
         )
     elif unit == "client":
-        found.append(
+        sentences.append(
             f"The participants are simulated: rows without owners were dealt out to them ({split}). What is protected "
             "is the share of one of them, not all that there is about one person, whose rows may lie in many shares."
         )
     if reads_rows:
-        found.append(
+        sentences.append(
             f"Which rows went to whom depends on what the rows hold ({split}); the calculation takes it as given."
         )
-    return found
+    return sentences
 
 
 def caveat_simulation(epsilon: str | None, delta: float) -> str:
@@ -137,71 +137,79 @@ def caveat_simulation(epsilon: str | None, delta: float) -> str:
     )
 
 
-def wording(made: Statement, runs: int) -> str:
+def wording(statement: Statement, runs: int) -> str:
     """The statement in paragraphs; each number stands in it once."""
-    if made.simulation:
+    if statement.simulation:
         opening = ["simulation: no privacy. Nothing here may be treated as protected."]
-    elif made.epsilon is None:
-        opening = [_unprotected(made)]
+    elif statement.epsilon is None:
+        opening = [_unprotected(statement)]
     else:
         opening = [
-            _incomplete(made),
-            _protected(made, made.epsilon),
-            _amount(made, made.epsilon),
-            _SAMPLING[made.sampling].format(unit=_DRAWN[made.unit]),
-            _SOURCE if made.projection is None else "",
+            _incomplete(statement),
+            _protected(statement, statement.epsilon),
+            _amount(statement, statement.epsilon),
+            _SAMPLING[statement.sampling].format(unit=_DRAWN[statement.unit]),
+            _SOURCE if statement.projection is None else "",
         ]
-    parts = [*_projected(made), *opening, _released(made.releases, runs), *_audit(made), _uncovered(made)]
+    parts = [
+        *_projected(statement),
+        *opening,
+        _released(statement.releases, runs),
+        *_audit(statement),
+        _uncovered(statement),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _unprotected(made: Statement) -> str:
-    if not made.releases:
+def _unprotected(statement: Statement) -> str:
+    if not statement.releases:
         return "No privacy: the results were computed from the real data without any protection."
     return "No privacy: at least one release was made without protection, so no bound can be given."
 
 
-def _incomplete(made: Statement) -> str:
-    return "" if made.private else "Incomplete: not everything that was revealed is protected; see the end."
-
-
-def _protected(made: Statement, epsilon: float) -> str:
-    whose = _WHOSE[made.unit]
+def _incomplete(statement: Statement) -> str:
     return (
-        f"These results are differentially private with epsilon {shown(epsilon)} and delta {made.delta:g}. "
-        f"What is protected is {_UNITS[made.unit]}: {_NEIGHBOURS[made.adjacency].format(whose=whose)}. "
-        f"It is protected against {_AGAINST[made.trust]}.{_parted(made)}"
+        "" if statement.private else "Incomplete: not everything that was revealed is protected; see the end."
     )
 
 
-def _parted(made: Statement) -> str:
-    """What holds against whom, where a participant knows more of the noise than others do."""
-    if made.against is None:
+def _protected(statement: Statement, epsilon: float) -> str:
+    whose = _WHOSE[statement.unit]
+    return (
+        f"These results are differentially private with epsilon {shown(epsilon)} and delta {statement.delta:g}. "
+        f"What is protected is {_UNITS[statement.unit]}: {_NEIGHBOURS[statement.adjacency].format(whose=whose)}. "
+        f"It is protected against {_AGAINST[statement.trust]}.{_parted(statement)}"
+    )
+
+
+def _parted(statement: Statement) -> str:
+    """State the epsilon against outsiders, where a participant knows more of the noise than others do."""
+    if statement.against is None:
         return ""
     return (
         " This epsilon holds against a participant, who knows its own share of the noise; against everybody who "
-        f"knows none of it, it is {shown(made.against['public'])}."
+        f"knows none of it, it is {shown(statement.against['public'])}."
     )
 
 
-def _amount(made: Statement, epsilon: float) -> str:
+def _amount(statement: Statement, epsilon: float) -> str:
     outcome = belief(epsilon)
     likely = outcome if outcome.startswith("practical") else f"at most {outcome} certainty"
     weak = "" if epsilon <= 10 else " This is a weak bound, whatever attacks achieve in practice."
     return (
         "In other words: somebody who knows everything else, and holds it for as likely as not that "
-        f"{_WHOSE[made.unit]} was used in a certain way, can come to {likely} by studying the results, except for a "
-        "total probability mass of delta. Delta is not the probability that this bound is exceeded, which can be many "
-        f"times larger; that the odds exceed twice the bound has a probability of at most twice delta.{weak}"
+        f"{_WHOSE[statement.unit]} was used in a certain way, can come to {likely} by studying the results, except for "
+        "a total probability mass of delta. Delta is not the probability that this bound is exceeded, which can be "
+        f"many times larger; that the odds exceed twice the bound has a probability of at most twice delta.{weak}"
     )
 
 
-def _projected(made: Statement) -> list[str]:
-    if made.projection is None:
+def _projected(statement: Statement) -> list[str]:
+    if statement.projection is None:
         return []
     return [
         "Projection: this is not about a run that took place, but about the same run with "
-        f"{made.projection:,} participants."
+        f"{statement.projection:,} participants."
     ]
 
 
@@ -243,16 +251,16 @@ def event_words(event: Mapping[str, Any]) -> str:
     return {"NonPrivateDpEvent": "without protection"}.get(kind, kind.removesuffix("DpEvent"))
 
 
-def _audit(made: Statement) -> list[str]:
-    if not made.audited:
+def _audit(statement: Statement) -> list[str]:
+    if not statement.audited:
         return []
-    found = made.audited
+    audit = statement.audited
     return [
-        f"An audit ({found['method']}) showed an epsilon of at least {found['epsilon_lower']:.3g} with "
-        f"{found['confidence']:.0%} confidence."
+        f"An audit ({audit['method']}) showed an epsilon of at least {audit['epsilon_lower']:.3g} with "
+        f"{audit['confidence']:.0%} confidence."
     ]
 
 
-def _uncovered(made: Statement) -> str:
-    sentences = [*made.caveats, *(_ALWAYS if made.epsilon is not None else ())]
+def _uncovered(statement: Statement) -> str:
+    sentences = [*statement.caveats, *(_ALWAYS if statement.epsilon is not None else ())]
     return "Not covered: " + " ".join(sentences) if sentences else ""

@@ -23,7 +23,7 @@ MOST_EPSILON = 1e8  # promises nothing long before; the accountant's arithmetic 
 
 @dataclass(frozen=True)
 class Target:
-    """What the user asked for; `rounds` and `noise_multiplier` are None where fedsynth shall choose."""
+    """The user's privacy target; `rounds` and `noise_multiplier` are None where fedsynth shall choose."""
 
     epsilon: float
     delta: float
@@ -45,13 +45,13 @@ class Target:
 
 
 def once(algorithm: Algorithm) -> list[DpEvent]:
-    """What is released once, before training."""
+    """The events of releases made once, before training."""
     release = None if algorithm.opening is None else algorithm.opening.release
     return [] if release is None else [release.event]
 
 
 def each_round(algorithm: Algorithm) -> DpEvent:
-    """What each round releases."""
+    """The event of one round."""
     return account.compose(
         [account.repeat(charge.event, charge.release.count) for charge in algorithm.charges()]
     )

@@ -97,7 +97,7 @@ def fingerprint(thing: Any, within: tuple[int, ...] = ()) -> Any:
 
 
 def _contents(thing: Any) -> list[Any]:
-    """What an object, or a function with what it encloses, is made of."""
+    """List the contents of an object, or of a function and what it encloses."""
     if isinstance(thing, types.MethodType):
         return [thing.__func__.__qualname__, thing.__self__]
     if isinstance(thing, partial):

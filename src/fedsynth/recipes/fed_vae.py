@@ -145,7 +145,7 @@ def fed_vae(
         name="fed_vae",
         model=model,
         homes=homes,
-        plan=_plan(task, model, architecture.vaes == "separate", local, private_encoder),
+        plan=_plan(task, architecture.vaes == "separate", local, private_encoder),
         mechanism=_mechanism(task, privacy, model),
         schedule=schedule,
         server=rounds.build(),
@@ -160,7 +160,7 @@ def fed_vae(
 
 @dataclass(frozen=True)
 class EveryClass:
-    """What separate VAEs learn from the balance: its probabilities, or that a class cannot be trained.
+    """The server's use of the class balance for separate VAEs: its probabilities, or that a class cannot be trained.
 
     Only the noisy answer is looked at, which was paid for. A class that nobody holds would keep a decoder at its
     random start, and make rows that look like data.
@@ -208,9 +208,7 @@ def query_noise(query: Query, task: Task) -> float:
     return float(noise) * (math.sqrt(task.clients) if task.trust == "local" else 1.0)
 
 
-def _plan(
-    task: Task, model: Model, separate: bool, local: Local, private_encoder: PrivateEncoder
-) -> tuple[Phase, ...]:
+def _plan(task: Task, separate: bool, local: Local, private_encoder: PrivateEncoder) -> tuple[Phase, ...]:
     """A pass over the rows: class by class where each has a VAE of its own."""
     rule = local.rule
     if task.kind == "table" and is_signal(task.blocks):  # a loss over many points has a steep slope

@@ -114,8 +114,8 @@ def _of_rows(task: Task, settings: Adversaries, classes: int) -> TableGAN:
 
 def starting_query(task: Task, networks: Adversaries, opening: Opening, noise_multiplier: float) -> Query:
     """Ask for what the generators of these networks start from."""
-    told = task.classes if networks.classes == "conditional" else 0
-    rows = _of_rows(task, networks, told) if task.kind == "table" else None
+    classes = task.classes if networks.classes == "conditional" else 0
+    rows = _of_rows(task, networks, classes) if task.kind == "table" else None
     return opening_query(task, opening, networks.classes, noise_multiplier, rows)
 
 
@@ -127,7 +127,7 @@ def _question(
     schedule: Schedule,
     rounds: int,
 ) -> Query | None:
-    """What clients are asked before the rounds: what a generator starts from, or the class balance alone."""
+    """The question before the rounds: for what a generator starts from, or for the class balance alone."""
     if not opening.start_share:
         return client_balance(task, privacy, schedule, rounds)
     rate = 1.0 if task.trust == "local" else schedule.expected / task.clients

@@ -40,7 +40,7 @@ _FITTING = 600  # steps of fitting latent classes
 @dataclass(frozen=True)
 @checked
 class Opening:
-    """What clients are asked once before the rounds, and how much of the budget that takes."""
+    """The question that clients are asked once before the rounds, and its share of the budget."""
 
     start_share: float = setting(
         0.9, "share of the budget for the opening question (0: none is asked, as in the paper)", 0.0, 0.999
@@ -61,7 +61,7 @@ class Opening:
 
 
 def start_of(task: Task, opening: Opening, classes: int) -> MomentVAE | PatternStart:
-    """What a generator of images that is told so many classes starts from."""
+    """The start of an image generator that is conditioned on so many classes."""
     return patterns_of(task, opening, classes) or moments_of(task, opening, classes)
 
 
@@ -76,13 +76,13 @@ def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
 def patterns_of(task: Task, opening: Opening, classes: int) -> PatternStart | None:
     """The patterns that a generator of photographs starts from; None where it starts from covariances."""
     channels, side = task.image
-    told = classes == task.classes
-    if opening.start_from == "patterns" and not told:
+    by_class = classes == task.classes
+    if opening.start_from == "patterns" and not by_class:
         raise Incompatible(
             "start_from=patterns: patterns are those of classes; set classes=conditional, or "
             "start_from=covariances"
         )
-    wanted = {"patterns": True, "covariances": False, "auto": channels > 1 and told}
+    wanted = {"patterns": True, "covariances": False, "auto": channels > 1 and by_class}
     if not wanted[opening.start_from]:
         return None
     return PatternStart(channels, side, classes, min(opening.frequencies, side**2))
@@ -134,11 +134,11 @@ class FillPatterns:
     def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
         """The state that knows the patterns."""
         refuse_absent(self.classes, *class_counts(self.statistic, answer, self.noise))
-        found, scale = class_means(self.statistic, answer, self.noise), self.start.scale()
-        spread = found.spread / scale
-        named = {"mean": found.mean / scale, "spread": spread, "grain": self.start.grain(spread)}
+        means, scale = class_means(self.statistic, answer, self.noise), self.start.scale()
+        spread = means.spread / scale
+        named = {"mean": means.mean / scale, "spread": spread, "grain": self.start.grain(spread)}
         parts = {**state.parts, "prior": Layout.of(self.start.parts["prior"]).join(named)}
-        return replace(state, parts=parts).with_balance(as_probabilities(found.shares))
+        return replace(state, parts=parts).with_balance(as_probabilities(means.shares))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ HOMES = {"prior": Home.SERVER, "levels": Home.SERVER, "decoder": Home.SHARED}
 @dataclass(frozen=True)
 @checked
 class Start:
-    """What is asked for before training, and how much of the budget that takes."""
+    """The question before training, and its share of the budget."""
 
     frequencies: int = setting(100, "lowest frequencies of a channel that the moments are taken of", 4)
     latent: int = setting(60, "numbers in the latent code: main directions of the classes' covariances", 1)
@@ -107,10 +107,10 @@ class Fill:
     def __call__(self, state: ServerState, answer: Tensor, rng: Rng) -> ServerState:
         """The state that knows the moments."""
         refuse_absent(self.classes, *class_weights(self.statistic, answer, self.noise))
-        found = gaussians(self.statistic, answer, self.noise, self.model.latent)
+        moments = gaussians(self.statistic, answer, self.noise, self.model.latent)
         scale = self.model.scale()
-        factor = found.factor / scale[:, None]
-        named = {"mean": found.mean / scale, "factor": factor, "inverse": inverse(factor)}
+        factor = moments.factor / scale[:, None]
+        named = {"mean": moments.mean / scale, "factor": factor, "inverse": inverse(factor)}
         parts = {**state.parts, "prior": layouts(self.model)["prior"].join(named)}
         if self.model.levels:
             pixels = cosine_basis(self.model.side, self.model.frequencies)
@@ -118,8 +118,8 @@ class Fill:
             mean = (named["mean"].unflatten(1, apart) @ pixels.T).flatten(1)
             axes = torch.einsum("ckfl,pf->ckpl", factor.unflatten(1, apart), pixels).flatten(1, 2)
             shares = levels_of(self.statistic, answer)
-            parts["levels"] = curve(shares, mean, axes.norm(dim=-1), found.shares)
-        return replace(state, parts=parts).with_balance(as_probabilities(found.shares))
+            parts["levels"] = curve(shares, mean, axes.norm(dim=-1), moments.shares)
+        return replace(state, parts=parts).with_balance(as_probabilities(moments.shares))
 
 
 def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Query:
@@ -182,8 +182,8 @@ def moment_vae(
             report=privacy.report,
         )
     elif task.private:
-        asked = ClientPrivacy(privacy.noise_multiplier, clip, report=privacy.report)
-        mechanism = client_mechanism(task, asked, size)
+        client_privacy = ClientPrivacy(privacy.noise_multiplier, clip, report=privacy.report)
+        mechanism = client_mechanism(task, client_privacy, size)
     turns = schedule.participations(rounds.rounds)
     answer = answer_noise(start.start_share, privacy.noise_multiplier, drawn, turns)
     return Algorithm(

@@ -127,7 +127,7 @@ def _batch(codes: list[Tensor], y: Tensor, blocks: tuple[Block, ...], width: int
 
 @dataclass(frozen=True)
 class Opening:
-    """What the server makes of the answers: the class balance, and a pre-trained model if columns were asked for."""
+    """The server's use of the answers: the class balance, and a pre-trained model if columns were asked for."""
 
     model: Model
     views: Views

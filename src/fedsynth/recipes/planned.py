@@ -1,4 +1,4 @@
-"""What `fedsynth plan` needs of a recipe: its default settings, and how it would run on a budget."""
+"""The part of a recipe that `fedsynth plan` needs: its default settings, and how it would run on a budget."""
 
 from __future__ import annotations
 

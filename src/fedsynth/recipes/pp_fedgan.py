@@ -146,7 +146,7 @@ def _plain(batch: float, rate: float, steps: int) -> Epochs:
 def _opened(
     task: Task, networks: Players, opening: Opening, noise_multiplier: float, rate: float, releases: int
 ) -> Query:
-    """What records are asked for before so many steps on batches of this rate."""
+    """The question to records before so many steps on batches of this rate."""
     noise = answer_noise(opening.start_share, noise_multiplier, rate, releases)
     rows = networks.rows(task) if task.kind == "table" else None
     return opening_query(task, opening, "conditional", noise, rows)

@@ -92,8 +92,8 @@ def site_gan(
         noise = answer_noise(opening.start_share, privacy.noise_multiplier, rate, steps.rounds)
         return starting_query(task, networks, opening, noise)
 
-    asked = ask if opening.start_share else None
-    return _summed("site_gan", task, model, homes, plan, steps, privacy, sharing, after, asked)
+    question = ask if opening.start_share else None
+    return _summed("site_gan", task, model, homes, plan, steps, privacy, sharing, after, question)
 
 
 def _summed(

@@ -80,11 +80,11 @@ class Recipe:
         for offer in self.offers:
             if unit in (None, offer[0]) and trust in (None, offer[1]):
                 return offer
-        asked = ", ".join(f"{name}={value}" for name, value in (("unit", unit), ("trust", trust)) if value)
+        wish = ", ".join(f"{name}={value}" for name, value in (("unit", unit), ("trust", trust)) if value)
         offered = "; ".join(f"unit={one}, trust={who}" for one, who in self.offers)
         others = [other.name for other in all_recipes().values() if other.meets(unit, trust)]
         instead = f"; {', '.join(others)} can" if others else ""
-        raise Incompatible(f"{asked}: {self.name} cannot promise that{instead}. {self.name} offers {offered}")
+        raise Incompatible(f"{wish}: {self.name} cannot promise that{instead}. {self.name} offers {offered}")
 
     def meets(self, unit: str | None, trust: str | None) -> bool:
         """Whether it can promise this."""
@@ -122,11 +122,11 @@ class Recipe:
 
     def arguments(self) -> dict[str, Argument]:
         """All that can be set, by name."""
-        found = {}
+        arguments = {}
         for group, defaults in self.groups().items():
             types = typing.get_type_hints(type(defaults))
             for item in fields(defaults):
-                found[item.name] = Argument(
+                arguments[item.name] = Argument(
                     item.name,
                     group,
                     types[item.name],
@@ -134,7 +134,7 @@ class Recipe:
                     self.help.get(item.name, item.metadata["help"]),
                     *(item.metadata[name] for name in ("least", "most", "choices", "role")),
                 )
-        return found
+        return arguments
 
     def named(self, *roles: Role) -> tuple[str, ...]:
         """The names of the settings that have one of these roles."""

@@ -88,7 +88,7 @@ class Architecture:
 @dataclass(frozen=True)
 @checked
 class Local:
-    """What a client does in a round."""
+    """The settings of a client's training in a round."""
 
     epochs: int = setting(1, "passes over the client's rows in a round", 1)
     batch_size: int = setting(32, "rows in a batch", 1)

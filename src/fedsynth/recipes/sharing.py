@@ -84,8 +84,8 @@ def shared_out(algorithm: Algorithm, task: Task, sharing: Sharing) -> Algorithm:
 
 def shared_count(query: Query, task: Task, values: Mapping[str, Any]) -> Query:
     """The question for the number of records as a masked sum over all parties, with the recipe's own threshold."""
-    given = {name: int(values.get(name, 0)) for name in ("threshold", "colluders")}
-    return shared_query(query, task, Sharing(**given).parties(task), _MOST_RECORDS, "record")
+    settings = {name: int(values.get(name, 0)) for name in ("threshold", "colluders")}
+    return shared_query(query, task, Sharing(**settings).parties(task), _MOST_RECORDS, "record")
 
 
 def shared_query(query: Query, task: Task, parties: Parties, units: int, unit: Unit = "client") -> Query:

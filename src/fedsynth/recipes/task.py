@@ -1,4 +1,4 @@
-"""What a recipe may know of the data before it reads any: the public schema and the public counts."""
+"""The facts that a recipe may know of the data before it reads any: the public schema and the public counts."""
 
 from __future__ import annotations
 

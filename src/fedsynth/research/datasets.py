@@ -84,9 +84,9 @@ def adult(split: str = "train") -> tuple[pd.DataFrame, Schema]:
 def adult_a9a(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     """Adult as LIBSVM's a9a: 123 yes-or-no attributes `a1` to `a123` and the label `income`, as DP-Fed-WAE uses it."""
     _known_split(split)
-    with np.load(dataset_file("adult_a9a.npz")) as held:
-        bits = np.unpackbits(held[f"{split}_x"], axis=1)[:, :123]
-        label = held[f"{split}_y"]
+    with np.load(dataset_file("adult_a9a.npz")) as arrays:
+        bits = np.unpackbits(arrays[f"{split}_x"], axis=1)[:, :123]
+        label = arrays[f"{split}_y"]
     names = [f"a{number}" for number in range(1, 124)]
     frame = pd.DataFrame(np.array(["no", "yes"])[bits], columns=names)
     frame["income"] = np.array(["<=50K", ">50K"])[label]
@@ -160,8 +160,8 @@ def epileptic_seizure(split: str = "train") -> tuple[pd.DataFrame, Schema]:
     names = (
         Rng(0).at("held out", "epileptic seizure").numpy().permutation(sorted(source["recording"].unique()))
     )
-    held = source["recording"].isin(names[: len(names) // 5])
-    chosen = source[held if split == "test" else ~held].reset_index(drop=True)
+    in_test = source["recording"].isin(names[: len(names) // 5])
+    chosen = source[in_test if split == "test" else ~in_test].reset_index(drop=True)
     frame = chosen[["recording", *_EEG_POINTS]].copy()
     frame["seizure"] = np.where(chosen["y"] == 1, "yes", "no")
     points = tuple(Column(name, "integer", min=-2048, max=2047, bins=1) for name in _EEG_POINTS)
@@ -191,11 +191,11 @@ def svhn(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
     """House numbers, a sample of 5,000 and 2,000 digits: images uint8 [rows, 32, 32, 3], labels "0" to "9", schema."""
     _known_split(split)
     with np.load(dataset_file("svhn32_subset.npz"), allow_pickle=False) as arrays:
-        images, found = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+        images, codes = arrays[f"{split}_images"], arrays[f"{split}_labels"]
     digits = tuple("0123456789")
     column = Column("digit", "categorical", categories=digits)
     schema = Schema(kind="image", height=32, width=32, channels=3, columns=(column,), label="digit")
-    return images, np.array(digits)[found], schema
+    return images, np.array(digits)[codes], schema
 
 
 def celeba(split: str = "train") -> tuple[np.ndarray, np.ndarray, Schema]:
@@ -233,8 +233,8 @@ def _idx_set(
 ) -> tuple[np.ndarray, np.ndarray, Schema]:
     _known_split(split)
     stem = {"train": "train", "test": "t10k"}[split]
-    images, found = read_images(dataset_file(f"{folder}/{stem}-images-idx3-ubyte.gz"))
-    assert found is not None
+    images, codes = read_images(dataset_file(f"{folder}/{stem}-images-idx3-ubyte.gz"))
+    assert codes is not None
     column = Column(label, "categorical", categories=classes)
     schema = Schema(kind="image", height=28, width=28, channels=1, columns=(column,), label=label)
-    return images, np.array(classes)[found], schema
+    return images, np.array(classes)[codes], schema

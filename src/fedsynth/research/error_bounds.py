@@ -70,7 +70,7 @@ def _bounds(
     """The bound of guessing "with" above each threshold."""
     false_negatives = np.searchsorted(np.sort(with_client), thresholds, side="right")
     false_positives = len(without) - np.searchsorted(np.sort(without), thresholds, side="right")
-    found = bound_from_errors(
+    bounds = bound_from_errors(
         false_positives, false_negatives, len(without), len(with_client), delta, confidence
     )
-    return np.asarray(found, dtype=np.float64)
+    return np.asarray(bounds, dtype=np.float64)

@@ -182,13 +182,13 @@ def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial],
     judge = ImageJudge(
         experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows, experiment.passes
     )
-    made = [
+    trained = [
         judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None, experiment.fit)
         for number, seed in enumerate(experiment.each)
     ]
     trials = [
         _Trial(scores, each.fitted.settings, each.fitted.privacy, each.seconds, judge.shown(each))
-        for each, scores in zip(made, judge.scores(made), strict=True)
+        for each, scores in zip(trained, judge.scores(trained), strict=True)
     ]
     return trials, judge.rows, judge.test_rows
 
@@ -208,21 +208,21 @@ class _Judge:
         clients = self._clients(request, train)
         fitted = self._experiment.fit(request, clients, self._schema, watch)
         seconds = time.perf_counter() - began
-        made = [self._draw(fitted.draw, request, number) for number in range(self._experiment.sets)]
-        learned = [self._learned(table, number) for number, table in enumerate(made)]
+        tables = [self._draw(fitted.draw, request, number) for number in range(self._experiment.sets)]
+        learned = [self._learned(table, number) for number, table in enumerate(tables)]
         useful = learned[0] if len(learned) == 1 else across_runs(learned)
-        alike = _fidelity(self._real, made[0], self._schema) if self._experiment.faithful else []
+        alike = _fidelity(self._real, tables[0], self._schema) if self._experiment.faithful else []
         scores = [*useful, *alike]
         return _Trial(scores, fitted.settings, fitted.privacy, seconds)
 
     def _draw(self, draw: Callable[..., Any], request: Request, number: int) -> pd.DataFrame:
         """One of the tables of a training; each has a seed of its own."""
-        made = draw(len(self._real), None if request.seed is None else request.seed + 1000 * number)
-        assert isinstance(made, pd.DataFrame)
-        return made
+        table = draw(len(self._real), None if request.seed is None else request.seed + 1000 * number)
+        assert isinstance(table, pd.DataFrame)
+        return table
 
     def _learned(self, table: pd.DataFrame, number: int) -> list[Score]:
-        """What classifiers learn from a table; where there are several tables, each has classifiers of its own."""
+        """Score the classifiers trained on a table; where there are several tables, each has classifiers of its own."""
         beside = replace(self._beside, seeds=(number,)) if self._experiment.sets > 1 else self._beside
         return utility(table, self._test, self._schema, beside, ALL_MEASURES)
 
@@ -248,7 +248,7 @@ def _worst(costs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What a time was measured on: the processor and the versions that matter, no names."""
+    """Describe the machine that times are measured on: the processor and the versions that matter, no names."""
     return {
         "cpu": _processor(),
         "cores": os.cpu_count(),

@@ -60,8 +60,8 @@ def heart_tables() -> Tables:
     frame, schema = heart_disease()
     order = Rng(0).at("held out", "heart disease").numpy().permutation(len(frame))
     shuffled = frame.drop(columns=schema.client or "").iloc[order].reset_index(drop=True)
-    held = round(len(frame) * TEST_SHARE)
-    train, test = shuffled.iloc[held:].reset_index(drop=True), shuffled.iloc[:held].reset_index(drop=True)
+    cut = round(len(frame) * TEST_SHARE)
+    train, test = shuffled.iloc[cut:].reset_index(drop=True), shuffled.iloc[:cut].reset_index(drop=True)
     return train, test, replace(schema, client=None)
 
 
@@ -76,9 +76,9 @@ def seizure_levels() -> Tables:
     tables = []
     for frame in (train.drop(columns=schema.client or ""), test):
         level = np.digitize(frame[points].to_numpy(), (-LOUD, 0, LOUD))
-        told = pd.DataFrame(np.array(LEVELS)[level], columns=points)
-        told[schema.label] = frame[schema.label].to_numpy()
-        tables.append(told)
+        levels = pd.DataFrame(np.array(LEVELS)[level], columns=points)
+        levels[schema.label] = frame[schema.label].to_numpy()
+        tables.append(levels)
     return tables[0], tables[1], replace(schema, columns=columns, client=None)
 
 

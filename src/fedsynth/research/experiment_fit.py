@@ -1,4 +1,4 @@
-"""What an experiment trains, a recipe or a baseline, as one thing: how to draw from it, its settings, what it cost."""
+"""The system that an experiment trains, a recipe or a baseline: how to draw from it, its settings, what it cost."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ Fit = Callable[[Request, RawClients, Schema, Watch | None], Fitted]
 
 def fit_recipe(request: Request, clients: RawClients, schema: Schema, watch: Watch | None) -> Fitted:
     """Train the recipe that the request names; a seeded run shows what it would cost with the system's noise."""
-    made = Synthesizer.of(request, schema).fit(clients, watch=watch)
-    planned = made.history[-1]["epsilon"] if made.history and request.private else None
-    spent = planned if made.privacy.epsilon is None else made.privacy.epsilon
-    privacy = {**_told(made.privacy, made.request), "epsilon": spent}
-    return Fitted(lambda rows, seed: made.sample(rows, seed=seed), plain(made.request.arguments), privacy)
+    generator = Synthesizer.of(request, schema).fit(clients, watch=watch)
+    planned = generator.history[-1]["epsilon"] if generator.history and request.private else None
+    spent = planned if generator.privacy.epsilon is None else generator.privacy.epsilon
+    privacy = {**_protection(generator.privacy, generator.request), "epsilon": spent}
+    return Fitted(
+        lambda rows, seed: generator.sample(rows, seed=seed), plain(generator.request.arguments), privacy
+    )
 
 
 @dataclass(frozen=True)
@@ -50,30 +52,30 @@ class FitBaseline:
     def __call__(self, request: Request, clients: RawClients, schema: Schema, watch: Watch | None) -> Fitted:
         """Train at the request's epsilon; with a seed, as a simulation."""
         ledger, system = Ledger(None), self.system
-        held = encode_clients(clients, schema)
-        learned = system.fit(held, schema, request.epsilon, Rng(request.seed), ledger)
-        told = statement(
+        encoded = encode_clients(clients, schema)
+        learned = system.fit(encoded, schema, request.epsilon, Rng(request.seed), ledger)
+        stated = statement(
             ledger,
             delta=request.delta or _DELTA,
             adjacency=system.adjacency,
             unit=system.unit,
             seeded=request.seed is not None,
         )
-        privacy = {**_told(told, request), "epsilon": request.epsilon}
+        privacy = {**_protection(stated, request), "epsilon": request.epsilon}
         return Fitted(lambda rows, seed: learned.sample(rows, Rng(seed)), dict(self.settings), privacy)
 
 
-def _told(told: Statement, request: Request) -> dict[str, Any]:
+def _protection(stated: Statement, request: Request) -> dict[str, Any]:
     return {
         "private": request.private,
-        "unit": told.unit,
-        "trust": told.trust,
-        "adjacency": told.adjacency,
-        "sampling": told.sampling,
+        "unit": stated.unit,
+        "trust": stated.trust,
+        "adjacency": stated.adjacency,
+        "sampling": stated.sampling,
         "epsilon": None,
         "delta": request.delta,
-        "accountant": told.accountant,
-        "simulation": told.simulation,
+        "accountant": stated.accountant,
+        "simulation": stated.simulation,
     }
 
 

@@ -80,15 +80,6 @@ def exposure_by_rank(canary: float, all_of_them: np.ndarray) -> float:
     return math.log2(len(all_of_them)) - math.log2(rank)
 
 
-def exposure_by_sample(canary: float, sample: np.ndarray) -> float:
-    """Exposure from random other fillings: minus log2 of the share that surprises no more; at most log2 of the sample.
-
-    >>> exposure_by_sample(1.0, np.array([2.0, 3.0, 4.0]))
-    2.0
-    """
-    return -math.log2((float((sample <= canary).sum()) + 1) / (len(sample) + 1))
-
-
 def exposure_by_curve(canary: float, sample: np.ndarray) -> float:
     """Exposure by a skew-normal curve through the surprise at random other fillings; not bounded by their number."""
     from scipy.stats import skewnorm

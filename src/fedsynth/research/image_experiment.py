@@ -45,7 +45,7 @@ OWNERS: dict[str, Callable[[str], np.ndarray]] = {"mnist": mnist_writers, "celeb
 
 
 @dataclass(frozen=True)
-class Made:
+class ImageTrial:
     """One training: what was trained, how long it took, and its synthetic sets."""
 
     fitted: Fitted
@@ -78,7 +78,7 @@ class ImageJudge:
         """How many images are tested on."""
         return len(self._test[0])
 
-    def trial(self, request: Request, watch: Watch | None, fit: Fit = fit_recipe) -> Made:
+    def trial(self, request: Request, watch: Watch | None, fit: Fit = fit_recipe) -> ImageTrial:
         """One training and the synthetic sets that were drawn from it."""
         began = time.perf_counter()
         clients = self._clients(request)
@@ -89,17 +89,17 @@ class ImageJudge:
             seed = None if request.seed is None else request.seed + 1000 * number
             images, labels = fitted.draw(self.rows, seed)
             sets.append((np.asarray(images), np.asarray(labels)))
-        return Made(fitted, seconds, sets, request.device)
+        return ImageTrial(fitted, seconds, sets, request.device)
 
-    def scores(self, trials: list[Made]) -> list[list[Score]]:
+    def scores(self, trials: list[ImageTrial]) -> list[list[Score]]:
         """For each training the means of the scores of its sets; each set has classifiers of its own, all at once."""
-        each = self._scores([one for made in trials for one in made.sets], trials[0].device)
+        each = self._scores([one for trial in trials for one in trial.sets], trials[0].device)
         by_trial = [each[start : start + self._sets] for start in range(0, len(each), self._sets)]
-        return [found[0] if len(found) == 1 else across_runs(found) for found in by_trial]
+        return [repeats[0] if len(repeats) == 1 else across_runs(repeats) for repeats in by_trial]
 
-    def shown(self, made: Made) -> np.ndarray:
+    def shown(self, trial: ImageTrial) -> np.ndarray:
         """The first images of each class for a picture, [classes * SHOWN, height, width], class by class."""
-        images, labels = made.sets[0]
+        images, labels = trial.sets[0]
         return np.concatenate([images[labels == name][:SHOWN] for name in self.schema.classes])
 
     def _clients(self, request: Request) -> RawClients:
@@ -120,16 +120,16 @@ class ImageJudge:
     def _scores(self, sets: list[tuple[np.ndarray, np.ndarray]], device: str) -> list[list[Score]]:
         """The scores of each set; what real images teach is learned beside the first."""
         test, classes = self._labelled(*self._test, device), len(self.schema.classes)
-        made = [self._labelled(*each, device) for each in sets]
+        synthetic = [self._labelled(*each, device) for each in sets]
         scores: list[list[Score]] = [[] for _ in sets]
         for name in self._classifiers:
             first = [] if name in self._beside else [self._labelled(self._images, self._labels, device)]
             seeds = [*[0] * len(first), *range(len(sets))]
-            found = image_performances([*first, *made], test, classes, name, seeds, self._passes)
+            performances = image_performances([*first, *synthetic], test, classes, name, seeds, self._passes)
             if first:
-                self._beside[name] = found.pop(0)
+                self._beside[name] = performances.pop(0)
             detail = {"train_on_real": self._beside[name].accuracy, "passes": self._passes}
-            for number, each in enumerate(found):
+            for number, each in enumerate(performances):
                 value = over_seeds(f"{name}: accuracy", [each.accuracy], (number,), detail=detail)
                 scores[number].append(value)
         return scores

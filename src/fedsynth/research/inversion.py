@@ -1,4 +1,4 @@
-"""What the server could read off a client's update: rows rebuilt from gradients, in closed form.
+"""An attack by the server on a client's update: rows rebuilt from gradients, in closed form.
 
 Over a clear transport the server sees each client's update before any noise. For a client with one row that update
 is the row in another spelling. The gradient of a first linear layer is (error times input) beside (error), so their

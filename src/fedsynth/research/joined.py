@@ -46,11 +46,11 @@ def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _by_name(results: Sequence[dict[str, Any]]) -> list[list[Score]]:
     """The same score of each result, in the order of the first."""
     read = [{entry["name"]: Score.from_dict(entry) for entry in result["scores"]} for result in results]
-    for found in read[1:]:
-        missing = set(read[0]) ^ set(found)
+    for scores in read[1:]:
+        missing = set(read[0]) ^ set(scores)
         if missing:
             raise BadInput(f"score {sorted(missing)[0]!r} stands in some of the results only")
-    return [[found[name] for found in read] for name in read[0]]
+    return [[scores[name] for scores in read] for name in read[0]]
 
 
 def _score(together: list[Score], seeds: list[int]) -> Score:

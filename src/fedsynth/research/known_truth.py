@@ -2,7 +2,7 @@
 
 Where a public data set runs out (DP-Fed-WAE, Figures 9 and 13, go to 10^6 records of Adult, which has 32,561), a
 mixture of independent columns is fitted to it and rows are drawn from that. Nothing is repeated, however many there
-are, and how well the label can be told at all is known exactly.
+are.
 """
 
 from __future__ import annotations
@@ -30,19 +30,6 @@ def fit_mixture(bits: np.ndarray, classes: int, steps: int, rng: Rng) -> LatentC
         chances = (member.T @ known + _PRIOR) / (weight[:, None] + 2 * _PRIOR)
     each = [torch.from_numpy(np.stack([1 - one, one], 1)).float() for one in chances.T]
     return LatentClasses(torch.from_numpy(shares).float(), tuple(each))
-
-
-def best_accuracy(truth: LatentClasses, codes: np.ndarray) -> float:
-    """How often the likelier label is the right one, given all other columns: nobody can do better on average.
-
-    The label is the last column of `codes` [rows, columns] of zeros and ones.
-    """
-    shares = truth.shares.double().numpy()
-    chances = np.stack([each[:, 1].double().numpy() for each in truth.chances], 1)
-    logs = _log_joint(codes[:, :-1].astype(np.float64), shares, chances[:, :-1])
-    member = np.exp(logs)
-    told = (member @ chances[:, -1]) / member.sum(1)
-    return float(((told > 0.5) == codes[:, -1]).mean())
 
 
 def _log_joint(rows: np.ndarray, shares: np.ndarray, chances: np.ndarray) -> np.ndarray:

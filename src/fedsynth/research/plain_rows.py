@@ -23,10 +23,10 @@ def measured(folder: Path, *patterns: str) -> list[Line]:
 
 def _lines(path: Path) -> list[Line]:
     text = path.read_text(encoding="utf-8")
-    found = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
-    if not isinstance(found, list) or not all(isinstance(line, dict) for line in found):
+    lines = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+    if not isinstance(lines, list) or not all(isinstance(line, dict) for line in lines):
         raise ValueError(f"{path}: expected a list of objects, or a .jsonl file with one object a line")
-    return found
+    return lines
 
 
 def write_rows(folder: Path, rows: Sequence[Mapping[str, Any]], note: str = "") -> None:

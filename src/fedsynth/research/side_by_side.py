@@ -82,8 +82,8 @@ def _logistic_on_gpu(train: Labelled, test: Labelled, classes: int) -> np.ndarra
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        found = nn.functional.cross_entropy(learn @ weights + shift, train[1])
-        penalized = found + weights.square().sum() / (2 * len(learn))
+        error = nn.functional.cross_entropy(learn @ weights + shift, train[1])
+        penalized = error + weights.square().sum() / (2 * len(learn))
         penalized.backward()  # type: ignore[no-untyped-call]
         return penalized
 

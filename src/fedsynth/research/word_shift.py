@@ -49,7 +49,7 @@ def unlisted_words(
     """The likeliest words that a model of bytes writes and that are not known, with their joint probabilities."""
     speaker = Speaker(generator)
     drawn = {text for text in speaker.encoding.decode(speaker.rows(texts, rng.at("words"))) if text}
-    found = sorted(text for text in drawn if text.lower() not in known)
-    chances = speaker.probabilities(found) if found else np.zeros(0)
+    unlisted = sorted(text for text in drawn if text.lower() not in known)
+    chances = speaker.probabilities(unlisted) if unlisted else np.zeros(0)
     order = np.argsort(-chances, kind="stable")[:count]
-    return [(found[place], float(chances[place])) for place in order]
+    return [(unlisted[place], float(chances[place])) for place in order]

@@ -1,1 +1,1 @@
-"""What a client does at home: batches, gradients, optimizers, phases; for a whole chunk of clients at once."""
+"""Local training at a client: batches, gradients, optimizers, phases; for a whole chunk of clients at once."""

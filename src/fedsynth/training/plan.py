@@ -49,7 +49,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Progress:
-    """What local training changes: flat vectors and optimizer state a part, the sum of losses and the steps taken."""
+    """The state of local training: flat vectors and optimizer state a part, the sum of losses and the steps taken."""
 
     params: Trained
     slots: dict[str, Slots]
@@ -172,8 +172,8 @@ def run_captured(
     def step(
         carried: Progress, fixed: Trained, x: Tensor, y: Tensor, weight: Tensor, drawn: Tensor
     ) -> Progress:
-        made = Step(carried.params, fixed, {"x": x, "y": y, "weight": weight}, drawn, nothing, Rng())
-        gradients, losses = phase.rule.gradient(loss, made)
+        one_step = Step(carried.params, fixed, {"x": x, "y": y, "weight": weight}, drawn, nothing, Rng())
+        gradients, losses = phase.rule.gradient(loss, one_step)
         return advance(phase.optimizers, carried, gradients, losses, weight.any(dim=1))
 
     inputs = map(partial(batch_of, data, rows[0].index.shape[1]), rows, noise)

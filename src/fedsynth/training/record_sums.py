@@ -27,7 +27,7 @@ _AT_ONCE = 2**22  # numbers in a stack of record gradients
 
 @dataclass(frozen=True)
 class RecordSums:
-    """What a site sends instead of a trained model: the noisy integers of its records' summed gradients.
+    """The message of a site that trains no model of its own: the noisy integers of its records' summed gradients.
 
     The mechanism draws the records, each by its own coin, clips each record's downhill direction together with its
     loss, and rounds it; the site's share of the noise is added once. Every part that sees a record must be among

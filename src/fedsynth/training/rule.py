@@ -52,7 +52,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of a chunk of clients is made from; `fixed` parts that all share have no client axis."""
+    """The inputs of one step of a chunk of clients; `fixed` parts that all share have no client axis."""
 
     trained: Trained
     fixed: Trained
@@ -72,7 +72,7 @@ class Rule(Protocol):
 
     @property
     def release(self) -> Release | None:
-        """What a round costs each client's records; None if nothing is protected here."""
+        """The cost of a round to each client's records; None if nothing is protected here."""
         ...
 
     def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:

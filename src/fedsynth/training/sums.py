@@ -1,4 +1,4 @@
-"""What clients send where they train nothing: sums over their rows, made private by a mechanism."""
+"""The messages of clients that train nothing: sums over their rows, made private by a mechanism."""
 
 from __future__ import annotations
 

@@ -113,10 +113,10 @@ class Homomorphic:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the key model does not protect against, for the statement."""
+        """The attacks that the key model does not protect against, for the statement."""
         who = _SHARED_KEY if self.blind else _HELD_KEY
-        asked = () if self.parties else (_QUERIES,)
-        return (who, *((_APPROXIMATE,) if self.approximate else ()), *asked)
+        queries = () if self.parties else (_QUERIES,)
+        return (who, *((_APPROXIMATE,) if self.approximate else ()), *queries)
 
     def fitted(self, wire: Wire, clients: int) -> Homomorphic:
         """The same, laid out for sums of at most `clients` such messages; refuses what has no room."""
@@ -125,10 +125,10 @@ class Homomorphic:
         fixed = self.keys.parameters if self.keys else None
         if wire.kind == "ring":
             ring = cast(Ring, wire)
-            made: Layout = Packed.planned(
+            packed: Layout = Packed.planned(
                 wire.dim, clients, ring_bits=ring.bits, secret=self.blind, fixed=fixed
             )
-            return replace(self, layout=made, parties=ring.parties)
+            return replace(self, layout=packed, parties=ring.parties)
         if cast(Real, wire).as_is:
             raise Incompatible(
                 f"{self.name} rounds messages at random, which can make them longer than the clip that noise added at "
@@ -202,7 +202,7 @@ class Homomorphic:
         return self.add(total, self.seal(messages)) if len(messages) else total
 
     def close(self, total: SealedSum) -> bytes:
-        """What the server sends out: the sealed sum."""
+        """Return the sealed sum as the bytes that the server sends out."""
         return total.to_bytes(self.key.fingerprint)
 
     def open(self, wire: Wire, total: SealedSum | bytes) -> Tensor:

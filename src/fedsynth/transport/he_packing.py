@@ -165,20 +165,20 @@ class Packed:
         `fixed` are the parameters of keys that exist already.
         """
         needed = ring_bits or least_bits
-        found = [
-            made
+        layouts = [
+            fit
             for parameters in _choices(clients, secret, fixed)
             for fields in range(1, _MOST_FIELDS + 1)
-            if (made := cls._fit(parameters, dim, clients, fields, reach, ring_bits, needed, secret))
+            if (fit := cls._fit(parameters, dim, clients, fields, reach, ring_bits, needed, secret))
         ]
-        if not found:
+        if not layouts:
             raise Incompatible(
                 f"{clients} clients with {needed} bits each: no layout of "
                 f"{fixed.to_text() if fixed else 'BFV with degree 4096'} has room for their sum; use fewer bits, fewer "
                 "clients a round, or keys made for so many (fedsynth keys create --clients)"
             )
-        shortest = min(layout.traffic for layout in found)
-        near = [layout for layout in found if layout.traffic <= 1.02 * shortest]
+        shortest = min(layout.traffic for layout in layouts)
+        near = [layout for layout in layouts if layout.traffic <= 1.02 * shortest]
         return min(near, key=lambda layout: (layout.grid.step, layout.traffic))
 
     @classmethod
@@ -221,7 +221,7 @@ class Packed:
 
     @property
     def traffic(self) -> int:
-        """What a client sends and receives."""
+        """The bytes that a client sends and receives."""
         return self.bytes_for(self.secret) + self.bytes_down
 
     @cached_property
@@ -280,20 +280,20 @@ def _root(number: int, degree: int) -> int:
     >>> _root(1000, 3), _root(999, 3)
     (10, 9)
     """
-    found = round(number ** (1 / degree))
-    return next(root for root in range(found + 1, 0, -1) if root**degree <= number)
+    estimate = round(number ** (1 / degree))
+    return next(root for root in range(estimate + 1, 0, -1) if root**degree <= number)
 
 
 def _choices(clients: int, secret: bool, fixed: Parameters | None) -> Sequence[Parameters]:
     """Each entry of the menu with the largest slots whose noise leaves room for so many clients."""
     if fixed is not None:
         return [fixed] if fixed.noise_room(secret) >= clients else []
-    found = []
+    choices = []
     for degree, modulus_bits in MENU:
         sizes = range(min(_MOST_PLAIN, sum(modulus_bits[:-1]) - 6), 16, -1)
         options = (Parameters("bfv", degree, modulus_bits, size) for size in sizes)
-        found += [next((option for option in options if option.noise_room(secret) >= clients), None)]
-    return [option for option in found if option is not None]
+        choices += [next((option for option in options if option.noise_room(secret) >= clients), None)]
+    return [option for option in choices if option is not None]
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ class Parameters:
     @cached_property
     def primes(self) -> tuple[int, ...]:
         """The primes whose product is the modulus of what is sent."""
-        made = _seal().CoeffModulus.Create(self.degree, list(self.modulus_bits))
-        return tuple(int(prime.value()) for prime in made[:-1])
+        moduli = _seal().CoeffModulus.Create(self.degree, list(self.modulus_bits))
+        return tuple(int(prime.value()) for prime in moduli[:-1])
 
     def noise(self, secret: bool) -> float:
         """The most that one fresh ciphertext's noise can be, in the units of the modulus, whatever was drawn.
@@ -127,7 +127,7 @@ class Parameters:
 
     @classmethod
     def from_text(cls, text: str) -> Parameters:
-        """What `to_text` wrote; refuses anything else."""
+        """Read the text that `to_text` wrote; refuse any other."""
         try:
             read = json.loads(text)
             bits = tuple(int(value) for value in read["modulus_bits"])
@@ -146,12 +146,12 @@ class Parameters:
         chosen.set_coeff_modulus(seal.CoeffModulus.Create(self.degree, list(self.modulus_bits)))
         if self.scheme == "bfv":
             chosen.set_plain_modulus(seal.PlainModulus.Batching(self.degree, self.plain_bits))
-        made = seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
-        if not made.parameters_set():
+        context = seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
+        if not context.parameters_set():
             raise BadInput(
-                f"{self.to_text()}: SEAL refuses these parameters ({made.parameters_error_message()})"
+                f"{self.to_text()}: SEAL refuses these parameters ({context.parameters_error_message()})"
             )
-        return made
+        return context
 
     @cached_property
     def encoder(self) -> Any:
@@ -240,23 +240,23 @@ def ciphertext(parameters: Parameters, data: bytes | memoryview, final: bool = F
 
     A sum whose lowest bits were left away is `final`: it opens, but there may be no room to add anything to it.
     """
-    made = _seal().Ciphertext()
+    loaded = _seal().Ciphertext()
     whole, dropped = restored(data, parameters.primes, parameters.degree)
     if dropped and not final:
         raise BadInput("a sum that was sent out to be opened cannot be added to another")
     try:
         with _lent(whole) as path:
-            made.load(parameters.context, path)
+            loaded.load(parameters.context, path)
     except (RuntimeError, ValueError) as error:
         raise BadInput(f"{len(data)} bytes are no ciphertext of {parameters.to_text()}: {error}") from None
-    right_form = made.is_ntt_form() == (parameters.scheme == "ckks")
-    right_level = made.parms_id() == parameters.context.first_parms_id()
-    right_scale = parameters.scheme == "bfv" or made.scale == 2.0**parameters.plain_bits
-    if made.size() != 2 or not (right_form and right_level and right_scale):
+    right_form = loaded.is_ntt_form() == (parameters.scheme == "ckks")
+    right_level = loaded.parms_id() == parameters.context.first_parms_id()
+    right_scale = parameters.scheme == "bfv" or loaded.scale == 2.0**parameters.plain_bits
+    if loaded.size() != 2 or not (right_form and right_level and right_scale):
         raise BadInput(
-            f"a ciphertext of {made.size()} polynomials, another level or scale: expected a sum of fresh ones"
+            f"a ciphertext of {loaded.size()} polynomials, another level or scale: expected a sum of fresh ones"
         )
-    return made
+    return loaded
 
 
 def add(parameters: Parameters, total: Any, more: Any) -> None:

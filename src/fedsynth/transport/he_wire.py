@@ -37,8 +37,8 @@ def compact(saved: bytes, primes: Sequence[int], degree: int, dropped: int = 0) 
             f"a ciphertext of {len(raw)} bytes: expected {len(primes)} times {degree} coefficients"
         )
     after = _BEFORE + 8 * words * (1 if seeded else 2)
-    found = np.frombuffer(raw, dtype="<u8", count=(after - _BEFORE) // 8, offset=_BEFORE)
-    polynomials = found.reshape(-1, len(primes), degree)
+    coefficients = np.frombuffer(raw, dtype="<u8", count=(after - _BEFORE) // 8, offset=_BEFORE)
+    polynomials = coefficients.reshape(-1, len(primes), degree)
     if dropped:
         polynomials = polynomials.copy()
         polynomials[0] = _digits(polynomials[0], primes)
@@ -144,7 +144,7 @@ def _digits(residues: np.ndarray, primes: Sequence[int]) -> np.ndarray:
 
 
 def _residues(digits: np.ndarray, primes: Sequence[int]) -> np.ndarray:
-    """What `_digits` was made of."""
+    """Undo `_digits`."""
     if len(primes) == 1:
         return digits
     first, second = (int(prime) for prime in primes)

@@ -55,7 +55,7 @@ stays beside the new one as he-SERIAL.secret until you delete it, to open what w
 
 @dataclass(frozen=True)
 class Record:
-    """What is public about a folder of keys."""
+    """The public description of a folder of keys."""
 
     serial: int
     created: str
@@ -138,12 +138,12 @@ def create(
     keys = Keys.fresh(parameters)
     identities = {name: Identity.fresh() for name in sites}
     public = {name: identity.public.hex() for name, identity in identities.items()}
-    made = Record(1, _now(), parameters, count, keys.fingerprint.hex(), public, holder)
+    record = Record(1, _now(), parameters, count, keys.fingerprint.hex(), public, holder)
     out.mkdir(mode=0o700, parents=True)
     for name, identity in identities.items():
         _identity(out / name, name, identity)
-    _write(out, made, keys)
-    return made
+    _write(out, record, keys)
+    return record
 
 
 def renew(folder: Path, identities: Sequence[str] = ()) -> Record:
@@ -162,30 +162,30 @@ def renew(folder: Path, identities: Sequence[str] = ()) -> Record:
         kept = folder / party / SECRET
         if kept.exists():
             kept.rename(kept.with_name(f"he-{old.serial}.secret"))
-    made = Record(
+    record = Record(
         old.serial + 1, _now(), old.parameters, old.clients, keys.fingerprint.hex(), public, old.holder
     )
-    _write(folder, made, keys)
-    return made
+    _write(folder, record, keys)
+    return record
 
 
 def problems(folder: Path) -> list[str]:
-    """What is wrong with a folder of keys: secrets that others could read or that lie with the server."""
-    made = Record.load(folder)
-    found = []
+    """List the problems of a folder of keys: secrets that others could read or that lie with the server."""
+    record = Record.load(folder)
+    sentences = []
     for path in sorted(folder.rglob("*")):
         secret = path.name == IDENTITY or path.suffix == ".secret"
         if secret and _exposed(path):
-            found.append(
+            sentences.append(
                 f"{path}: others than its owner can read this secret; chmod 600, and renew if they did"
             )
         if secret and path.parent.name == SERVER:
-            found.append(f"{path}: a secret in the server's folder; renew the keys")
-    for party in (SERVER, *made.openers):
+            sentences.append(f"{path}: a secret in the server's folder; renew the keys")
+    for party in (SERVER, *record.openers):
         path = folder / party / (PUBLIC if party == SERVER else SECRET)
-        if path.exists() and load_keys(path).fingerprint.hex() != made.fingerprint:
-            found.append(f"{path}: another key than {RECORD} names")
-    return found
+        if path.exists() and load_keys(path).fingerprint.hex() != record.fingerprint:
+            sentences.append(f"{path}: another key than {RECORD} names")
+    return sentences
 
 
 def load_keys(path: Path) -> Keys:
@@ -234,13 +234,13 @@ def load_identities(path: Path) -> dict[str, bytes]:
     if not path.is_file():
         raise BadInput(f"{path}: not found; expected an {IDENTITIES} from fedsynth keys create --sites")
     try:
-        found = {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_text()).items()}
+        identities = {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_text()).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise BadInput(f"{path}: cannot be read ({error}); fetch it again from the key service") from None
-    short = [name for name, key in found.items() if len(key) != KEY]
+    short = [name for name, key in identities.items() if len(key) != KEY]
     if short:
         raise BadInput(f"{path}: the identity of {short[0]} is not of {KEY} bytes; fetch it again")
-    return found
+    return identities
 
 
 def _check(out: Path, clients: int | None, sites: Sequence[str], holder: str | None, scheme: str) -> None:
@@ -266,37 +266,37 @@ def _check(out: Path, clients: int | None, sites: Sequence[str], holder: str | N
         )
 
 
-def _write(folder: Path, made: Record, keys: Keys) -> None:
+def _write(folder: Path, record: Record, keys: Keys) -> None:
     """The files of all parties; secrets first, so that a record never names a key that is not there."""
-    named = json.dumps(made.sites, indent=1) + "\n"
-    for party in made.parties:
+    named = json.dumps(record.sites, indent=1) + "\n"
+    for party in record.parties:
         place = folder / party
         place.mkdir(mode=0o700, exist_ok=True)
-        if party in made.openers:
+        if party in record.openers:
             _store(place / SECRET, keys)
         else:
             _store(place / PUBLIC, keys.shared)
-        if made.sites:
+        if record.sites:
             write_file(place / IDENTITIES, named)
     (folder / SERVER).mkdir(mode=0o700, exist_ok=True)
     _store(folder / SERVER / PUBLIC, keys.shared)
-    if made.sites:
+    if record.sites:
         write_file(folder / SERVER / IDENTITIES, named)
-    write_file(folder / RECORD, json.dumps(made.to_json(), indent=1) + "\n")
-    lines = [f"{party + '/':13} {_whose(party, made)}" for party in made.parties]
+    write_file(folder / RECORD, json.dumps(record.to_json(), indent=1) + "\n")
+    lines = [f"{party + '/':13} {_whose(party, record)}" for party in record.parties]
     opens = (
         "Any one of them that helps the server opens every message."
-        if made.holder is None
-        else (f"Only {made.holder} has it; together with the server it opens every message.")
+        if record.holder is None
+        else (f"Only {record.holder} has it; together with the server it opens every message.")
     )
     write_file(folder / "README.txt", _README.format(parties="\n".join(lines), opens=opens))
 
 
-def _whose(party: str, made: Record) -> str:
+def _whose(party: str, record: Record) -> str:
     if party == CLIENTS:
         return "every client gets a copy: seals its messages, opens the averages"
-    if party in made.openers:
-        return f"the site {party}: seals its messages, opens {'the averages' if made.holder is None else 'the sums'}"
+    if party in record.openers:
+        return f"the site {party}: seals its messages, opens {'the averages' if record.holder is None else 'the sums'}"
     return f"the site {party}: seals its messages, opens nothing"
 
 

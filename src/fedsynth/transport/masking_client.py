@@ -39,12 +39,12 @@ _SPOT_CHECKS = 64  # parties that are no neighbors and whose signatures are chec
 
 
 def signed_keys(agreement: Agreement, party: int, keys: bytes) -> bytes:
-    """What a party signs about its keys."""
+    """Return the bytes that a party signs about its keys."""
     return digest(agreement.context, b"keys", party.to_bytes(4, "big"), keys)
 
 
 def signed_survivors(agreement: Agreement, survivors: bytes) -> bytes:
-    """What a party signs about those whose vectors arrived."""
+    """Return the bytes that a party signs about those whose vectors arrived."""
     return digest(agreement.context, b"survivors", survivors)
 
 

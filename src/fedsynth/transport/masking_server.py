@@ -29,7 +29,7 @@ from fedsynth.transport.shamir import SHARE, join
 
 @dataclass
 class _Sharing:
-    """What the server knows of one party's secrets: commitments, and sealed shares to be handed on."""
+    """The server's knowledge of one party's secrets: commitments, and sealed shares to be handed on."""
 
     own: bytes  # digest of the seed of its own mask
     commitments: dict[int, tuple[bytes, bytes]]
@@ -62,7 +62,7 @@ class ServerRound:
         return tuple(sorted(self._arrived))
 
     def requests(self) -> dict[int, bytes]:
-        """What to ask whom at this stage."""
+        """Return the request to each party at this stage."""
         if self.stage == "advertise":
             return dict.fromkeys(sorted(self.agreement.roster), b"")
         if self.stage == "share":

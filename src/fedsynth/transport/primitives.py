@@ -99,7 +99,7 @@ class Identity:
 
     @property
     def public(self) -> bytes:
-        """What others know this party by."""
+        """The public key by which others know this party."""
         made = _library().signing.Ed25519PrivateKey.from_private_bytes(self.secret)
         return bytes(made.public_key().public_bytes_raw())
 

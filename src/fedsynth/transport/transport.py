@@ -1,4 +1,4 @@
-"""What a transport is: how messages are added up and who may see the sum."""
+"""The interface of a transport: how messages are added up and who may see the sum."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Transport(Protocol):
         ...
 
     def bytes_up(self, messages: Tensor) -> int:
-        """What the clients of these messages [clients, ...] send, each its own."""
+        """The bytes that the clients of these messages [clients, ...] send together."""
         ...
 
     def bytes_down(self, plain: int) -> int:
-        """What a client receives that would be sent so many bytes in the clear."""
+        """The bytes that a client receives where it would be `plain` bytes in the clear."""
         ...
 
     def zero(self, wire: Wire) -> Total:

@@ -43,14 +43,14 @@ class Network:
 
     def sample(self, rows: int, rng: Rng) -> np.ndarray:
         """Codes int64 [rows, columns], column after column given its parents."""
-        made = np.zeros((rows, len(self.sizes)), dtype=np.int64)
+        codes = np.zeros((rows, len(self.sizes)), dtype=np.int64)
         for pair, table in zip(self.structure, self.tables, strict=True):
             chances = np.cumsum(conditional(table), axis=-1)
             drawn = rng.at("column", pair.child).numpy().random(rows)
-            given = chances[tuple(made[:, parent] for parent in pair.parents)]
-            given = np.broadcast_to(given, (rows, chances.shape[-1]))
-            made[:, pair.child] = np.minimum((drawn[:, None] >= given).sum(1), chances.shape[-1] - 1)
-        return made
+            cumulative = chances[tuple(codes[:, parent] for parent in pair.parents)]
+            cumulative = np.broadcast_to(cumulative, (rows, chances.shape[-1]))
+            codes[:, pair.child] = np.minimum((drawn[:, None] >= cumulative).sum(1), chances.shape[-1] - 1)
+        return codes
 
 
 def conditional(table: np.ndarray) -> np.ndarray:
@@ -89,8 +89,8 @@ def information(table: np.ndarray) -> float:
         return 0.0
     joint = joint / total
     apart = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
-    seen = joint > 0
-    return float((joint[seen] * np.log(joint[seen] / apart[seen])).sum())
+    positive = joint > 0
+    return float((joint[positive] * np.log(joint[positive] / apart[positive])).sum())
 
 
 def pairwise_information(tables: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:

@@ -35,7 +35,7 @@ _FITTING = 800  # steps of fitting latent classes
 
 
 class Codebook(Protocol):
-    """What draws rows of codes."""
+    """The interface of a model that draws rows of codes."""
 
     def sample(self, rows: int, rng: Rng) -> np.ndarray:
         """Codes [rows, columns]."""
@@ -68,10 +68,10 @@ class TableNetwork:
 
 def first_rows(clients: Clients, codes: Codes) -> np.ndarray:
     """One row of codes a client, -1 where it has none."""
-    held = codes.encode(clients.x, clients.y)
+    encoded = codes.encode(clients.x, clients.y)
     some = clients.sizes > 0
     rows = np.full((len(clients), len(codes.sizes)), -1, dtype=np.int64)
-    rows[some] = held[clients.offsets[:-1][some]]
+    rows[some] = encoded[clients.offsets[:-1][some]]
     return rows
 
 
@@ -130,10 +130,10 @@ class Calm:
             total = wire.add(total, messages, torch.ones(len(ids)))
         if self.latent_classes:
             draw = rng.at("classes").torch_generator()
-            found = fit_latent_classes(
+            mixture = fit_latent_classes(
                 codes.sizes, *wire.pairs(total), self.latent_classes, bool(always), _FITTING, draw
             )
-            return TableNetwork(codes, Classes(found))
+            return TableNetwork(codes, Classes(mixture))
         network = MarginalNetwork(
             codes.sizes,
             lambda first, second: wire.joint(total, first, second),

@@ -31,7 +31,7 @@ from fedsynth.rng import Rng
 
 @dataclass(frozen=True)
 class _Read:
-    """What the server read from the bits."""
+    """The statistics that the server reads from the bits."""
 
     codes: Codes
     rappor: Rappor
@@ -104,21 +104,21 @@ def _walk(
     """Each tree from its first column outwards, with the tables to sample by."""
     structure: list[Pair] = []
     counts: list[np.ndarray] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     for root in range(len(shares)):
-        if root in seen:
+        if root in visited:
             continue
         structure.append(Pair(root, ()))
         counts.append(shares[root])
-        seen.add(root)
+        visited.add(root)
         queue = [root]
         while queue:
             column = queue.pop()
-            for other in (other for other in near[column] if other not in seen):
+            for other in (other for other in near[column] if other not in visited):
                 a, b = min(column, other), max(column, other)
                 structure.append(Pair(other, (column,)))
                 counts.append(tables[a, b] if column == a else tables[a, b].T)
-                seen.add(other)
+                visited.add(other)
                 queue.append(other)
     return tuple(structure), tuple(counts)
 

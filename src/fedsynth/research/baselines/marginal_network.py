@@ -59,8 +59,8 @@ class MarginalNetwork:
     def fit(self) -> Network:
         """The network, label first."""
         columns = len(self.sizes) - self.label
-        given = self._given(columns)
-        parents = self._forest(columns, given)
+        by_class = self._class_shares(columns)
+        parents = self._forest(columns, by_class)
         structure, tables = [], []
         if self.label:
             structure.append(Pair(columns, ()))
@@ -70,7 +70,7 @@ class MarginalNetwork:
                 () if parents[column] is None else (parents[column],)
             )
             structure.append(Pair(column, tuple(p for p in before if p is not None)))
-            tables.append(self._table(column, parents[column], given))
+            tables.append(self._table(column, parents[column], by_class))
         return Network(self.sizes, tuple(structure), tuple(tables))
 
     def _root(self) -> np.ndarray:
@@ -78,26 +78,26 @@ class MarginalNetwork:
         label = len(self.sizes) - 1
         return on_simplex(self.joint(label, label)) if self.label else np.ones(1)
 
-    def _given(self, columns: int) -> list[np.ndarray]:
+    def _class_shares(self, columns: int) -> list[np.ndarray]:
         """P(class, value) of each column, consistent with the balance of classes."""
         balance = np.maximum(self._root(), _LEAST)
-        found = []
+        shares = []
         for column in range(columns):
             pair = self.joint(column, columns) if self.label else self.joint(column, column)[:, None]
             least = _LEAST + 0.5 / max(1.0, self.worth[column, columns if self.label else column])
             table = np.maximum(on_simplex(pair), least * balance).T  # [classes, values]
-            found.append(table / table.sum(1, keepdims=True) * balance[:, None] / balance.sum())
-        return found
+            shares.append(table / table.sum(1, keepdims=True) * balance[:, None] / balance.sum())
+        return shares
 
-    def _expected(self, first: int, second: int, given: list[np.ndarray]) -> np.ndarray:
+    def _expected(self, first: int, second: int, by_class: list[np.ndarray]) -> np.ndarray:
         """P of two columns if they are independent given the class."""
-        balance = given[first].sum(1)
-        return np.einsum("ca,cb,c->ab", given[first], given[second], 1 / balance)
+        balance = by_class[first].sum(1)
+        return np.einsum("ca,cb,c->ab", by_class[first], by_class[second], 1 / balance)
 
-    def _forest(self, columns: int, given: list[np.ndarray]) -> list[int | None]:
+    def _forest(self, columns: int, by_class: list[np.ndarray]) -> list[int | None]:
         """The parent of each column: a spanning forest of the most surprising pairs (Kruskal)."""
         surprises = sorted(
-            ((self._surprise(a, b, given), a, b) for a, b in combinations(range(columns), 2)), reverse=True
+            ((self._surprise(a, b, by_class), a, b) for a, b in combinations(range(columns), 2)), reverse=True
         )
         group = list(range(columns))
         near: list[list[int]] = [[] for _ in range(columns)]
@@ -109,34 +109,34 @@ class MarginalNetwork:
                 near[a].append(b)
                 near[b].append(a)
         parents: list[int | None] = [None] * columns
-        seen: set[int] = set()
+        visited: set[int] = set()
         for root in range(columns):
-            queue = [] if root in seen else [root]
-            seen.update(queue)
+            queue = [] if root in visited else [root]
+            visited.update(queue)
             while queue:
                 column = queue.pop()
-                for other in (other for other in near[column] if other not in seen):
+                for other in (other for other in near[column] if other not in visited):
                     parents[other] = column
-                    seen.add(other)
+                    visited.add(other)
                     queue.append(other)
         return parents
 
-    def _surprise(self, first: int, second: int, given: list[np.ndarray]) -> float:
+    def _surprise(self, first: int, second: int, by_class: list[np.ndarray]) -> float:
         """The largest deviation of a cell from independence given the class, in standard deviations of the noise."""
         worth, honest = self.worth[first, second], self.honest[first, second]
         if worth <= 1:
             return 0.0
-        expected = self._expected(first, second, given)
+        expected = self._expected(first, second, by_class)
         chance = honest * expected + (1 - honest) / expected.size
         deviation = np.sqrt(chance * (1 - chance) / worth)
         return float((np.abs(self.joint(first, second) - expected) / np.maximum(deviation, 1e-9)).max())
 
-    def _table(self, column: int, parent: int | None, given: list[np.ndarray]) -> np.ndarray:
+    def _table(self, column: int, parent: int | None, by_class: list[np.ndarray]) -> np.ndarray:
         """Shares by class, parent and value."""
-        own = given[column]
+        own = by_class[column]
         if parent is None:
             return own if self.label else own[0]
-        other = given[parent]
+        other = by_class[parent]
         balance = own.sum(1)
         start = np.einsum("ca,cb,c->cab", other, own, 1 / balance)
         pair = np.maximum(on_simplex(self.joint(parent, column)), _LEAST)

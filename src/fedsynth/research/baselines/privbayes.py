@@ -73,8 +73,8 @@ class Fitted:
             network.sample(int(count), rng.at("rows", number))
             for number, (network, count) in enumerate(zip(self.networks, drawn, strict=True))
         ]
-        made = np.concatenate(pieces)[rng.at("order").numpy().permutation(rows)]
-        x, y = self.codes.decode(made, rng.at("decode"))
+        shuffled = np.concatenate(pieces)[rng.at("order").numpy().permutation(rows)]
+        x, y = self.codes.decode(shuffled, rng.at("decode"))
         schema = self.codes.schema
         return (
             ImageEncoding(schema).decode(x, y)
@@ -121,10 +121,10 @@ class PrivBayes:
                 f"degree={self.degree}: a network over {columns} columns has degree 1 to {columns - 1}: a column "
                 "cannot have more parents than there are others"
             )
-        held = codes.encode(clients.x, clients.y)
+        encoded = codes.encode(clients.x, clients.y)
         spans = zip(clients.offsets[:-1], clients.offsets[1:], strict=True)
         parties = [
-            _Party(held[start:stop], codes.sizes, self, epsilon, rng.at("client", number))
+            _Party(encoded[start:stop], codes.sizes, self, epsilon, rng.at("client", number))
             for number, (start, stop) in enumerate(spans)
         ]
         self._pay(len(parties), epsilon, ledger)
@@ -310,7 +310,7 @@ def _sum_tables(parties: Sequence[Sums]) -> Sums:
 
 def _marginal(sums: Sums, columns: tuple[int, ...]) -> np.ndarray:
     """The table of these columns, in their order, out of the first combination that holds them all."""
-    whole = next(held for held in sums if set(columns) <= set(held))
+    whole = next(combination for combination in sums if set(columns) <= set(combination))
     dropped = tuple(axis for axis, column in enumerate(whole) if column not in columns)
     kept = [column for column in whole if column in columns]
     return sums[whole].sum(dropped).transpose([kept.index(column) for column in columns])

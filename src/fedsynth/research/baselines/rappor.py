@@ -46,14 +46,14 @@ class Rappor:
     @cached_property
     def patterns(self) -> list[np.ndarray]:
         """For each column, the filter [values, bits] of each value; public, the same at every client."""
-        found = []
+        patterns = []
         for column, size in enumerate(self.sizes):
             filters = np.zeros((size, self.length(size)), dtype=np.float32)
             for value in range(size):
                 draw = Rng(0).at("filter", column, value).numpy()
                 filters[value, draw.choice(filters.shape[1], self.hashes, replace=False)] = 1.0
-            found.append(filters)
-        return found
+            patterns.append(filters)
+        return patterns
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -76,20 +76,20 @@ class Rappor:
         bits = int(self.starts[-1])
         single, both = np.zeros(bits), np.zeros((bits, bits))
         for number, start in enumerate(range(0, len(rows), _AT_ONCE)):
-            told = self.report(rows[start : start + _AT_ONCE], rng.at("bits", number))
-            single += told.sum(0)
-            both += told.T @ told
+            reports = self.report(rows[start : start + _AT_ONCE], rng.at("bits", number))
+            single += reports.sum(0)
+            both += reports.T @ reports
         keep, shift = 1 - self.flip, self.flip / 2
         share = single / len(rows)
-        told_share = both / len(rows)
+        joint_share = both / len(rows)
         unbiased = (share - shift) / keep
-        together = (told_share - shift * (share[:, None] + share[None, :]) + shift**2) / keep**2
+        together = (joint_share - shift * (share[:, None] + share[None, :]) + shift**2) / keep**2
         return unbiased, together
 
     def shares(self, single: np.ndarray, column: int) -> np.ndarray:
         """The distribution of a column."""
-        seen = single[self.starts[column] : self.starts[column + 1]]
-        return lasso(self.patterns[column].T, seen)
+        bits = single[self.starts[column] : self.starts[column + 1]]
+        return lasso(self.patterns[column].T, bits)
 
     def joint(self, together: np.ndarray, first: int, second: int) -> np.ndarray:
         """The distribution of two columns."""
@@ -101,15 +101,15 @@ class Rappor:
         return lasso(design, block.ravel()).reshape(len(a), len(b))
 
 
-def lasso(design: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Non-negative shares that explain what was seen, by the Lasso; even where all vanish."""
+def lasso(design: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Non-negative shares that explain the observed bits, by the Lasso; even where all vanish."""
     from sklearn.linear_model import Lasso
 
-    scale = max(1.0, float(np.abs(seen).max()))
+    scale = max(1.0, float(np.abs(observed).max()))
     model = Lasso(alpha=_PENALTY, positive=True, fit_intercept=False, max_iter=2000, tol=1e-3)
-    found = model.fit(design, seen / scale).coef_ * scale
-    total = found.sum()
-    return found / total if total > 0 else np.full(design.shape[1], 1.0 / design.shape[1])
+    weights = model.fit(design, observed / scale).coef_ * scale
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(design.shape[1], 1.0 / design.shape[1])
 
 
 def pearson(joint: np.ndarray) -> float:
@@ -128,8 +128,8 @@ def pearson(joint: np.ndarray) -> float:
 def information(joint: np.ndarray) -> float:
     """The mutual information of two columns, in nats."""
     apart = np.outer(joint.sum(1), joint.sum(0))
-    seen = joint > 0
-    return float((joint[seen] * np.log(joint[seen] / apart[seen])).sum())
+    positive = joint > 0
+    return float((joint[positive] * np.log(joint[positive] / apart[positive])).sum())
 
 
 def all_pairs(columns: int) -> Sequence[tuple[int, int]]:

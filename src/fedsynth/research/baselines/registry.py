@@ -22,7 +22,7 @@ from fedsynth.rng import Rng
 
 
 class Learned(Protocol):
-    """What makes rows."""
+    """The interface of a trained baseline, which makes rows."""
 
     def sample(self, rows: int, rng: Rng) -> pd.DataFrame | tuple[np.ndarray, np.ndarray | None]:
         """Synthetic rows, or images with their labels."""

@@ -112,7 +112,7 @@ def test_conditions_are_met_exactly():
     tree = JunctionTree.over(PAIRS, SIZES)
     fitted = fit(tree, [exact(pair, table) for pair in PAIRS], entropy=1.0, sweeps=200)
     whole = joint(tree, fitted)
-    given_three = conditioned(tree, fitted, {3: np.array([0.0, 1.0, 0.0, 0.5])})
+    given_three = conditioned(tree, fitted, {(3,): np.array([0.0, 1.0, 0.0, 0.5])})
     wanted = whole * np.array([0.0, 1.0, 0.0, 0.5])
     assert np.abs(joint(tree, given_three) - wanted / wanted.sum()).max() < 1e-12
     rows = sample(tree, given_three, 1000, np.random.default_rng(0))

@@ -72,7 +72,7 @@ NONSENSE = {
     "a merged value beyond the column": changed(1, 3),
     "a negative merged value": changed(1, -2),
     "a huge merged value": changed(1, 1e30),
-    "a column that is not there": changed(FIRST_TABLE, 4),
+    "a column that is not there": changed(FIRST_TABLE, 2 * len(SIZES)),
     "a huge column": changed(FIRST_TABLE, 1e30),
     "a column twice": changed(FIRST_TABLE + 1, 0),
     "no weight": changed(FIRST_TABLE + WIDEST, 0),

@@ -20,6 +20,8 @@ from fedsynth.data.text import TextEncoding
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng
 
+_MOVED = 256  # columns of encoded rows that are put in order at once
+
 
 @dataclass(frozen=True)
 class RawClients:
@@ -227,7 +229,12 @@ def encode_clients(raw: RawClients, schema: Schema) -> Clients:
     offsets = np.zeros(raw.count + 1, dtype=np.int64)
     np.cumsum(raw.sizes, out=offsets[1:])
     taken = torch.from_numpy(order)
-    return Clients(x[taken], y[taken], offsets)
+    if x.dim() > 2:
+        return Clients(x[taken], y[taken], offsets)
+    for start in range(0, x.shape[1], _MOVED):  # in place: a second copy of a wide table may not fit
+        part = slice(start, start + _MOVED)
+        x[:, part] = x[taken, part]
+    return Clients(x, y[taken], offsets)
 
 
 def require_several(clients: Clients | RawClients) -> None:

@@ -62,15 +62,17 @@ class JunctionTree:
         (((0, 1), (1, 2)), (-1, 0), 18)
         """
         cliques = _maximal_cliques(pairs, sizes)
-        placed, parents, rest = [0], {0: -1}, set(range(1, len(cliques)))
-        while rest:
-            near = {one: max(placed, key=lambda other: len(cliques[one] & cliques[other])) for one in rest}
-            following = max(rest, key=lambda one: (len(cliques[one] & cliques[near[one]]), -one))
-            parents[following] = placed.index(near[following])
+        placed, parents = [0], [-1]
+        nearest = {one: (len(cliques[one] & cliques[0]), 0) for one in range(1, len(cliques))}
+        while nearest:
+            following = max(nearest, key=lambda one: (nearest[one][0], -one))
+            parents.append(nearest.pop(following)[1])
             placed.append(following)
-            rest.discard(following)
+            for one, (shared, _) in nearest.items():
+                if len(cliques[one] & cliques[following]) > shared:
+                    nearest[one] = len(cliques[one] & cliques[following]), len(placed) - 1
         ordered = tuple(tuple(sorted(cliques[one])) for one in placed)
-        return cls(tuple(int(size) for size in sizes), ordered, tuple(parents[one] for one in placed))
+        return cls(tuple(int(size) for size in sizes), ordered, tuple(parents))
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -100,6 +102,21 @@ class JunctionTree:
                 below[parent].append(child)
         return tuple(tuple(children) for children in below)
 
+    def rooted(self, place: int) -> tuple[JunctionTree, tuple[int, ...]]:
+        """The same tree with this clique as the first, and where each of its cliques was before.
+
+        >>> JunctionTree((2, 3, 4), ((0, 1), (1, 2)), (-1, 0)).rooted(1)
+        (JunctionTree(sizes=(2, 3, 4), cliques=((1, 2), (0, 1)), parents=(-1, 0)), (1, 0))
+        """
+        order, parents = [place], [-1]
+        for one in order:
+            for near in (*self.children[one], self.parents[one]):
+                if near >= 0 and near not in order:
+                    order.append(near)
+                    parents.append(order.index(one))
+        cliques = tuple(self.cliques[one] for one in order)
+        return JunctionTree(self.sizes, cliques, tuple(parents)), tuple(order)
+
     def home(self, columns: Iterable[int]) -> int | None:
         """The smallest clique that holds these columns; None if there is none."""
         wanted = set(columns)
@@ -115,13 +132,20 @@ def _maximal_cliques(pairs: Iterable[Columns], sizes: Sequence[int]) -> list[fro
             near[one].add(other)
             near[other].add(one)
     cliques: list[frozenset[int]] = []
+
+    def cost(column: int) -> tuple[int, int]:
+        return math.prod(int(sizes[one]) for one in near[column] | {column}), column
+
+    costs = {column: cost(column) for column in near}
     while near:
-        column = min(near, key=lambda one: (math.prod(int(sizes[c]) for c in near[one] | {one}), one))
+        column = min(costs.values())[1]
+        del costs[column]
         clique = frozenset(near[column] | {column})
         if not any(clique <= larger for larger in cliques):
             cliques.append(clique)
         for one in near.pop(column):
             near[one] = (near[one] | clique) - {one, column}
+            costs[one] = cost(one)
     return cliques
 
 
@@ -259,24 +283,34 @@ def _solve(walk: Walk, targets: Iterable[_Target], place: int) -> float:
     return moved
 
 
-def conditioned(
-    tree: JunctionTree, tables: Sequence[Table], chances: Mapping[int, np.ndarray]
-) -> list[Table]:
-    """The cliques' marginals given evidence: for some columns, how likely each value meets it."""
+def conditioned(tree: JunctionTree, tables: Sequence[Table], chances: Mapping[Columns, Table]) -> list[Table]:
+    """The cliques' marginals given evidence: for some columns of a clique, how likely their values meet it."""
     walk = Walk(tree, tables)
     known = [project(*of) for of in zip(walk.tables, tree.cliques, tree.separators, strict=True)]
-    for column, likely in chances.items():
-        place = tree.home((column,))
-        assert place is not None
-        walk.tables[place] *= spread(np.asarray(likely, dtype=np.float64), (column,), tree.cliques[place])
+    for columns, likely in chances.items():
+        place = tree.home(columns)
+        assert place is not None, f"columns {columns} lie in no clique"
+        walk.tables[place] *= spread(np.asarray(likely, dtype=np.float64), columns, tree.cliques[place])
     walk.calibrate(known)
     return [table / max(table.sum(), _TINY) for table in walk.tables]
 
 
-def sample(tree: JunctionTree, tables: Sequence[Table], rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows [rows, columns] drawn down the tree: each clique's new columns given those it shares with its parent."""
+def sample(
+    tree: JunctionTree,
+    tables: Sequence[Table],
+    rows: int,
+    rng: np.random.Generator,
+    known: Mapping[int, np.ndarray] | None = None,
+) -> np.ndarray:
+    """Rows [rows, columns] drawn down the tree: each clique's new columns given those it shares with its parent.
+
+    `known` are values of columns of the first clique that the rows shall have.
+    """
     drawn = np.zeros((rows, len(tree.sizes)), dtype=np.int64)
-    for clique, shared, table in zip(tree.cliques, tree.separators, tables, strict=True):
+    for column, values in (known or {}).items():
+        drawn[:, column] = values
+    separators = (tuple(known or ()), *tree.separators[1:])
+    for clique, shared, table in zip(tree.cliques, separators, tables, strict=True):
         fresh = tuple(column for column in clique if column not in shared)
         if not fresh:
             continue
@@ -298,5 +332,23 @@ def _draw(chances: np.ndarray, given: np.ndarray, rng: np.random.Generator) -> n
     lines = np.where(masses > 0, chances, 1.0 / width)
     lines = lines / lines.sum(axis=1, keepdims=True)
     ends = np.cumsum(lines, axis=1) + np.arange(len(lines))[:, None]
-    place = np.searchsorted(ends.ravel(), given + rng.random(len(given)), side="right") - given * width
+    place = np.searchsorted(ends.ravel(), given + spaced(given, rng), side="right") - given * width
     return place.clip(0, width - 1)
+
+
+def spaced(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A uniform number for each row; those of a group lie evenly spaced, so that rows have the shares they stand for.
+
+    >>> np.sort(spaced(np.zeros(4, dtype=np.int64), np.random.default_rng(0)) * 4).astype(int)
+    array([0, 1, 2, 3])
+    """
+    count = len(groups)
+    if groups.max(initial=0) < 2**16:
+        groups = groups.astype(np.uint16)  # these are sorted several times faster
+    shuffled = rng.permutation(count)
+    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    sizes = np.bincount(groups)
+    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    uniform = np.empty(count)
+    uniform[order] = (np.arange(count) - first + rng.random(count)) / np.repeat(sizes, sizes)
+    return uniform

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedsynth.models.graphical import JunctionTree, Table, conditioned, project, sample
+from fedsynth.models.graphical import Columns, JunctionTree, Table, conditioned, project, sample
 from fedsynth.models.model import Batch, Objective, Params
 from fedsynth.models.table_domain import TableDomain
+from fedsynth.models.table_merging import inside
 from fedsynth.models.table_question import QuestionForm
 from fedsynth.rng import Rng
 
@@ -34,16 +35,20 @@ class Distribution:
     tree: JunctionTree
     tables: Sequence[Table]
     maps: Sequence[np.ndarray]
-    shares: Sequence[np.ndarray]  # of each column's values, noisy
+    shares: Sequence[
+        np.ndarray
+    ]  # of each column's values, noisy; with a partner [values, merged values of it]
+    partners: Sequence[int] = ()  # of each column: the one by which its values are drawn; -1 for none
 
     def pack(self) -> Tensor:
-        """One vector: numbers of cliques and columns, parents and cliques, tables, maps, shares."""
+        """One vector: numbers of cliques and columns, parents and cliques, tables, maps, shares, partners."""
         tree = self.tree
         head = [len(tree.cliques), len(tree.sizes), *tree.sizes, *tree.parents]
         for clique in tree.cliques:
             head += [len(clique), *clique]
         head += [len(merged) for merged in self.maps]
-        pieces = [*self.tables, *self.maps, *self.shares]
+        partners = tuple(self.partners) or (-1,) * len(tree.sizes)
+        pieces = [*self.tables, *self.maps, np.asarray(partners), *self.shares]
         flat = np.concatenate([np.asarray(head, dtype=np.float64), *(np.ravel(piece) for piece in pieces)])
         return torch.from_numpy(flat.astype(np.float32))
 
@@ -67,40 +72,75 @@ class Distribution:
         tree = JunctionTree(sizes, members, parents)
         tables = [take(math.prod(shape)).reshape(shape) for shape in tree.shapes]
         maps = [take(length).astype(np.int64) for length in lengths]
-        return cls(tree, tables, maps, [take(length) for length in lengths])
+        plain = len(flat) - at == sum(lengths)  # as it was written before columns had partners
+        partners = (-1,) * columns if plain else whole(columns)
+        shares = [
+            take(length) if partner < 0 else take(length * sizes[partner]).reshape(length, -1)
+            for length, partner in zip(lengths, partners, strict=True)
+        ]
+        return cls(tree, tables, maps, shares, partners)
 
     @cached_property
     def within(self) -> list[np.ndarray]:
         """The share of each value inside its merged value."""
-        within = []
-        for merged, shares in zip(self.maps, self.shares, strict=True):
-            positive = np.maximum(shares, 0.0)
-            mass = np.bincount(merged, weights=positive)[merged]
-            alike = 1.0 / np.bincount(merged)[merged]
-            within.append(np.where(mass > 0, positive / np.where(mass > 0, mass, 1.0), alike))
-        return within
+        return [inside(*of) for of in zip(self.shares, self.maps, strict=True)]
 
     def marginal(self, column: int) -> np.ndarray:
         """The share of each value of a column."""
         place = self.tree.home((column,))
         assert place is not None
         merged = project(self.tables[place], self.tree.cliques[place], (column,))
-        return merged[self.maps[column]] * self.within[column]
+        shares = self.shares[column]
+        alone = shares if shares.ndim == 1 else shares.sum(axis=1)
+        return merged[self.maps[column]] * inside(alone, self.maps[column])
 
-    def draw(self, rows: int, given: Mapping[int, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        """Values [rows, columns]; `given` says for some columns how likely each value meets a condition."""
-        tables = self.tables
-        chances = {}
-        for column, likely in given.items():
-            weight = self.within[column] * likely
-            chances[column] = np.bincount(self.maps[column], weights=weight)
-        if chances:
-            tables = conditioned(self.tree, tables, chances)
-        drawn = sample(self.tree, tables, rows, rng)
-        for column, (merged, within) in enumerate(zip(self.maps, self.within, strict=True)):
-            weight = within * given[column] if column in given else within
-            drawn[:, column] = _inside(drawn[:, column], merged, weight, rng)
+    def draw(
+        self,
+        rows: int,
+        rng: np.random.Generator,
+        *,
+        likely: Mapping[int, np.ndarray] | None = None,
+        known: Mapping[int, np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Values [rows, columns]; `likely` says for some columns how likely each value meets a condition.
+
+        `known` has for one column the value of each row.
+        """
+        tree, tables, weights = self.tree, list(self.tables), dict(enumerate(self.within))
+        if likely:
+            weights |= {column: (weights[column].T * chance).T for column, chance in likely.items()}
+            tables = conditioned(
+                tree, tables, dict(self._evidence(column, weights[column]) for column in likely)
+            )
+        values = dict(known or {})
+        for column in values:
+            home = tree.home((column,))
+            assert home is not None
+            tree, order = tree.rooted(home)
+            tables = [tables[place] for place in order]
+        merged = sample(
+            tree, tables, rows, rng, {one: self.maps[one][codes] for one, codes in values.items()}
+        )
+        drawn = merged.copy()
+        for column, groups in enumerate(self.maps):
+            if column in values:
+                drawn[:, column] = values[column]
+            elif len(groups) > tree.sizes[column]:
+                weight, place = weights[column], merged[:, column]
+                if weight.ndim > 1:  # the merged values of column and partner are one
+                    place = place + tree.sizes[column] * merged[:, self.partners[column]]
+                    groups = np.concatenate(
+                        [groups + tree.sizes[column] * one for one in range(weight.shape[1])]
+                    )
+                values_at = _inside(place, groups, weight.T.ravel(), rng)
+                drawn[:, column] = values_at % len(self.maps[column])
         return drawn
+
+    def _evidence(self, column: int, weight: np.ndarray) -> tuple[Columns, Table]:
+        """How likely each merged value (and its partner's) meets a condition, by the weight of the values inside."""
+        chances = np.zeros((self.tree.sizes[column], *weight.shape[1:]))
+        np.add.at(chances, self.maps[column], weight)
+        return (column, *([self.partners[column]] if weight.ndim > 1 else [])), chances
 
 
 def _inside(
@@ -116,7 +156,7 @@ def _inside(
     at = low[drawn] + rng.random(len(drawn)) * (high - low)[drawn]
     first = last - counts + 1
     place = np.searchsorted(ends, at, side="right").clip(first[drawn], last[drawn])
-    return order[place]
+    return np.asarray(order[place])
 
 
 @dataclass(frozen=True)
@@ -152,12 +192,6 @@ class MarginalModel:
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """One encoded row for each label."""
         fitted, label = Distribution.unpack(params["fitted"]["values"]), self.domain.label
-        draw = rng.at("rows").numpy()
-        if label is None:
-            return self.domain.rows(torch.from_numpy(fitted.draw(len(labels), {}, draw)), rng)
-        codes = np.zeros((len(labels), len(self.domain.sizes)), dtype=np.int64)
-        for value in labels.unique().tolist():
-            mine = (labels == value).numpy()
-            likely = np.arange(self.domain.sizes[label]) == value
-            codes[mine] = fitted.draw(int(mine.sum()), {label: likely.astype(np.float64)}, draw)
-        return self.domain.rows(torch.from_numpy(codes), rng)
+        values = {} if label is None else {label: labels.numpy()}
+        drawn = fitted.draw(len(labels), rng.at("rows").numpy(), known=values)
+        return self.domain.rows(torch.from_numpy(drawn), rng)

@@ -23,7 +23,10 @@ Columns = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Question:
-    """Tables over columns whose values are merged by `maps`; whatever is asked, no answer is longer than the clip."""
+    """Tables over columns whose values are merged by `maps`; whatever is asked, no answer is longer than the clip.
+
+    The number of a column plus the number of all columns means the same column with its values as they are.
+    """
 
     maps: tuple[np.ndarray, ...]  # of each column: the merged value of each value
     tables: tuple[Columns, ...]
@@ -31,8 +34,8 @@ class Question:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many merged values each column has."""
-        return tuple(int(merged.max()) + 1 for merged in self.maps)
+        """How many merged values each column has, then how many it has as they are."""
+        return (*(int(merged.max()) + 1 for merged in self.maps), *map(len, self.maps))
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -57,15 +60,16 @@ class Question:
 
     def places(self, codes: Tensor) -> Tensor:
         """Where in an answer each row counts, [..., tables], from its values [..., columns]."""
+        plain = codes.unbind(-1)
         merged = [
-            torch.as_tensor(values, device=codes.device)[codes[..., column]]
-            for column, values in enumerate(self.maps)
+            torch.as_tensor(to, device=codes.device)[of] for to, of in zip(self.maps, plain, strict=True)
         ]
+        values = [*merged, *plain]
         places = []
         for start, table in zip(self.starts[:-1], self.tables, strict=True):
-            place = torch.zeros_like(merged[0])
+            place = torch.zeros_like(values[0])
             for column in table:
-                place = place * self.sizes[column] + merged[column]
+                place = place * self.sizes[column] + values[column]
             places.append(place + start)
         return torch.stack(places, dim=-1)
 
@@ -116,9 +120,10 @@ class QuestionForm:
 
     def check(self, question: Question) -> None:
         """Refuse a question that could not be answered as it stands."""
+        count = len(self.sizes)
         whole = all((merged >= 0).all() and (merged < len(merged)).all() for merged in question.maps)
         known = all(
-            table and len(set(table)) == len(table) and all(0 <= column < len(self.sizes) for column in table)
+            table and len({column % count for column in table}) == len(table) and max(table) < 2 * count
             for table in question.tables
         )
         if not whole or not known or not all(weight > 0 for weight in question.weights):

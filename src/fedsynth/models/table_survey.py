@@ -8,18 +8,25 @@ junction tree, and the last rounds ask for these again, and for threes inside it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import numpy as np
 
-from fedsynth.models.graphical import JunctionTree, Measured, Table, fit
+from fedsynth.models.graphical import JunctionTree, Measured, Table, fit, sample
+from fedsynth.models.table_merging import calmed, detailed, merged_values
 from fedsynth.models.table_question import Columns, Question, unmerged
 
-_HIDDEN = 3.0  # standard deviations under which a value is not seen
-_BLURRED = 0.5  # of the mass of a table: noise beyond it hides how three columns go together
+_BLURRED = 0.2  # of the mass of a table: noise beyond it hides how three columns go together
+_POWER = 1 / 3  # of the number of cells, by which tables weigh
+_UNEQUAL = 16  # times fewer cells than the largest table has: smaller ones weigh no less
+_FEWEST = 8  # values of a column under which pairs are rather left out
+_DOUBT = 0.5  # standard deviations of noise that a cell must gain on average
+_GROWTHS = 3  # times that pairs are added to the tree
+_ROUGH = 12  # sweeps of a fit that only chooses pairs
+_DRAWN = 100_000  # rows, by which such a fit is compared with pairs outside its cliques
 _SURE = 1e-8  # variance of a share without noise: rows are a sample
 
 
@@ -34,22 +41,52 @@ class Plan:
     pair_rounds: int
     most_values: int  # that a column keeps after merging
     most_cells: int  # of a question
+    most_tables: int
     tree_cells: int
     label_weight: float
     entropy: float  # weight beside the squared error, for each unit and row of it
 
     @cached_property
+    def values(self) -> int:
+        """How many values a column keeps: few enough for a question about all pairs, if it need not be very few."""
+        fitting = (
+            most
+            for most in range(self.most_values, _FEWEST, -1)
+            if sum(self._cells(pair, most) for pair in combinations(range(len(self.sizes)), 2))
+            <= self.most_cells
+        )
+        return next(fitting, min(self.most_values, _FEWEST))
+
+    def _cells(self, columns: Columns, most: int) -> int:
+        """The most cells that a table of merged values has: zero and missing may stand beside the others."""
+        return math.prod(min(self.sizes[column], most + 2) for column in columns)
+
+    @cached_property
     def pairs(self) -> tuple[Columns, ...]:
-        """Every two columns."""
-        return tuple(combinations(range(len(self.sizes)), 2))
+        """Every two columns that are asked for: those with the label first, then neighbors, while there is room."""
+        every = combinations(range(len(self.sizes)), 2)
+        ordered = sorted(every, key=lambda pair: (-self.weight(pair), pair[1] - pair[0]))[: self.most_tables]
+        ends = list(accumulate(self._cells(pair, self.values) for pair in ordered))
+        return tuple(sorted(pair for pair, end in zip(ordered, ends, strict=True) if end <= self.most_cells))
+
+    @property
+    def pair_cells(self) -> int:
+        """The most cells that a question about these pairs has."""
+        return sum(self._cells(pair, self.values) for pair in self.pairs)
 
     def weight(self, table: Columns) -> float:
         """What goes with the label matters more."""
         return self.label_weight if self.label in table else 1.0
 
     def question(self, maps: tuple[np.ndarray, ...], tables: Sequence[Columns]) -> Question:
-        """These tables with their weights."""
-        return Question(maps, tuple(tables), tuple(self.weight(table) for table in tables))
+        """These tables with weights that go with the cube root of cells: the sum of absolute errors is least."""
+        cells = [math.prod(shape) for shape in Question(maps, tuple(tables), ()).shapes]
+        least = max(cells) / _UNEQUAL
+        weights = (
+            self.weight(table) * max(count, least) ** _POWER
+            for table, count in zip(tables, cells, strict=True)
+        )
+        return Question(maps, tuple(tables), tuple(weights))
 
 
 @dataclass(frozen=True)
@@ -89,19 +126,80 @@ class Survey:
         singles = [(column,) for column in range(len(plan.sizes))]
         if done == 0:
             return plan.question(unmerged(plan.sizes), singles)
-        pairs = done <= plan.pair_rounds or len(plan.sizes) < 3
-        return plan.question(self.maps, (self.asked_pairs if pairs else self._refined()) or singles)
+        if done <= plan.pair_rounds or len(plan.sizes) < 3:
+            return plan.question(self.maps, plan.pairs or singles)
+        if done == plan.rounds - 1 and self.details:
+            return plan.question(self.maps, (*self.details, *((column,) for column in self._fine)))
+        return plan.question(self.maps, self._refined(self.grown(self.edges)) or singles)
 
-    def _refined(self) -> Sequence[Columns]:
+    @cached_property
+    def details(self) -> tuple[Columns, ...]:
+        """Columns whose values were merged, as they are, each with the column that it goes with most."""
+        alone, many = self.distributions, len(self.sizes)
+        gains = self.gains(lambda pair: np.outer(alone[pair[0]], alone[pair[1]]))
+        tables: list[Columns] = []
+        room = self.plan.most_cells
+        for column, merged in enumerate(self.maps):
+            partners = {
+                sum(pair) - column: gains[pair] for pair in self.edges if column in pair and gains[pair] > 0
+            }
+            if partners and len(merged) > self.sizes[column]:
+                partner = max(partners, key=lambda one: partners[one])
+                room -= len(merged) * self.sizes[partner]
+                if room >= 0:
+                    tables.append((column + many, partner))
+        return tuple(tables)
+
+    @cached_property
+    def shares(self) -> list[np.ndarray]:
+        """The share of each value of each column; by the values of its partner, [values, partner's], if it has one."""
+        fine = {
+            columns[0]: one
+            for columns, one in self.measured.items()
+            if max(columns) >= len(self.sizes) and len(columns) > 1
+        }
+        return [
+            calm if detail is None else detailed(calm, merged, detail)
+            for calm, merged, detail in zip(self._calmed, self.maps, map(fine.get, self._fine), strict=True)
+        ]
+
+    @property
+    def _calmed(self) -> list[np.ndarray]:
+        """The share of each value; inside a merged one they are as unequal as can be told from noise."""
+        return [
+            calmed(one.shares, merged, 1 / float(one.precision))
+            for one, merged in zip(self.singles, self.maps, strict=True)
+        ]
+
+    @cached_property
+    def partners(self) -> tuple[int, ...]:
+        """The column that a column's values were counted with; -1 if there is none."""
+        partner = {
+            columns[0]: columns[1]
+            for columns in self.measured
+            if max(columns) >= len(self.sizes) and len(columns) > 1
+        }
+        return tuple(partner.get(column, -1) for column in self._fine)
+
+    @property
+    def _fine(self) -> range:
+        """The numbers that mean columns with their values as they are."""
+        return range(len(self.plan.sizes), 2 * len(self.plan.sizes))
+
+    def _refined(self, edges: Sequence[Columns]) -> Sequence[Columns]:
         """The edges again; each together with the label where the noise of such a table lets it be seen."""
         label, noise = self.plan.label, self.answers[0].noise / self.total
-        tree = JunctionTree.over(self.edges, self.sizes)
+        tree, sizes = JunctionTree.over(edges, self.sizes), self.sizes
+        room = self.plan.most_cells - sum(math.prod(sizes[column] for column in edge) for edge in edges)
         tables = []
-        for edge in self.edges:
+        for edge in edges:
             three = edge if label is None or label in edge else (*edge, label)
-            cells = math.prod(self.sizes[column] for column in three)
-            blurred = noise * math.sqrt(2 / math.pi * len(self.edges)) * cells
-            tables.append(three if tree.home(three) is not None and blurred < _BLURRED else edge)
+            cells = math.prod(sizes[column] for column in three)
+            more = cells - math.prod(sizes[column] for column in edge)
+            blurred = noise * math.sqrt(2 / math.pi * len(edges)) * cells
+            fits = tree.home(three) is not None and blurred < _BLURRED and more <= room
+            tables.append(three if fits else edge)
+            room -= more if fits else 0
         return tables
 
     @cached_property
@@ -111,52 +209,14 @@ class Survey:
 
     @cached_property
     def singles(self) -> list[Measured]:
-        """The single columns, as they were asked for."""
-        return self.answers[0].measured(self.total)
+        """The single columns with their values as they are: asked for first, and perhaps again."""
+        again = zip(self.answers[0].measured(self.total), self._fine, strict=True)
+        return [one.combined(self._later[fine,]) if (fine,) in self._later else one for one, fine in again]
 
     @cached_property
-    def maps(self) -> tuple[np.ndarray, ...]:
-        """How values are merged."""
-        most = self._most_values()
-        return tuple(
-            merged_values(one.shares, 1 / math.sqrt(float(one.precision)), ordered, most)
-            for one, ordered in zip(self.singles, self.plan.ordered, strict=True)
-        )
-
-    def _most_values(self) -> int:
-        """As many values a column as let all pairs fit a question."""
-        plan = self.plan
-        most = plan.most_values
-        while most > 2:
-            kept = [min(size, most) for size in plan.sizes]
-            if sum(kept[a] * kept[b] for a, b in plan.pairs) <= plan.most_cells:
-                break
-            most -= 1
-        return most
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """How many merged values each column has."""
-        return tuple(int(merged.max()) + 1 for merged in self.maps)
-
-    @cached_property
-    def asked_pairs(self) -> tuple[Columns, ...]:
-        """The pairs of the pair rounds: all, unless they do not fit."""
-        kept, cells = [], 0
-        for pair in sorted(self.plan.pairs, key=lambda pair: -self.plan.weight(pair)):
-            cells += math.prod(self.sizes[column] for column in pair)
-            if cells <= self.plan.most_cells:
-                kept.append(pair)
-        return tuple(kept)
-
-    @cached_property
-    def measured(self) -> dict[Columns, Measured]:
-        """All that was measured of each table over merged values, as shares of all rows."""
+    def _later(self) -> dict[Columns, Measured]:
+        """What was measured of each table after the first round."""
         tables: dict[Columns, Measured] = {}
-        for one, merged, size in zip(self.singles, self.maps, self.sizes, strict=True):
-            counts = np.bincount(merged, minlength=size)
-            shares = np.bincount(merged, weights=one.shares, minlength=size)
-            tables[one.columns] = Measured(one.columns, shares, one.precision / counts)
         for answer in self.answers[1:]:
             for one in answer.measured(self.total):
                 earlier = tables.get(one.columns)
@@ -164,91 +224,115 @@ class Survey:
         return tables
 
     @cached_property
+    def maps(self) -> tuple[np.ndarray, ...]:
+        """How values are merged."""
+        return tuple(
+            merged_values(one.shares, 1 / math.sqrt(float(one.precision)), ordered, self.plan.values)
+            for one, ordered in zip(self.answers[0].measured(self.total), self.plan.ordered, strict=True)
+        )
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many merged values each column has."""
+        return tuple(int(merged.max()) + 1 for merged in self.maps)
+
+    @cached_property
+    def measured(self) -> dict[Columns, Measured]:
+        """All that was measured of each table over merged values, as shares of all rows."""
+        tables = dict(self._later)
+        for one, merged, size in zip(self.singles, self.maps, self.sizes, strict=True):
+            counts = np.bincount(merged, minlength=size)
+            shares = np.bincount(merged, weights=one.shares, minlength=size)
+            tables[one.columns] = Measured(one.columns, shares, one.precision / counts)
+        return tables
+
+    @cached_property
+    def pairs(self) -> dict[Columns, Measured]:
+        """What was measured of pairs of columns."""
+        return {
+            columns: one
+            for columns, one in self.measured.items()
+            if len(columns) == 2 and max(columns) < len(self.sizes)
+        }
+
+    @cached_property
     def distributions(self) -> list[np.ndarray]:
         """Each column by itself, from everything that was measured of it."""
         singles = [self.measured[(column,)] for column in range(len(self.sizes))]
-        for columns, one in self.measured.items():
-            for axis, column in enumerate(columns if len(columns) == 2 else ()):
+        for columns, one in self.pairs.items():
+            for axis, column in enumerate(columns):
                 shares = one.shares.sum(axis=1 - axis)
                 singles[column] = singles[column].combined(
                     Measured((column,), shares, one.precision / one.shares.shape[1 - axis])
                 )
         return [_distribution(one.shares) for one in singles]
 
-    @cached_property
-    def gains(self) -> dict[Columns, float]:
-        """How far each pair is from independent columns, beyond what noise explains."""
+    def gains(self, model: Callable[[Columns], np.ndarray]) -> dict[Columns, float]:
+        """How far each measured pair is from what a model says, less what is lost by fitting noise with it."""
         gains: dict[Columns, float] = {}
-        for columns, one in self.measured.items():
-            if len(columns) == 2:
-                apart = np.outer(self.distributions[columns[0]], self.distributions[columns[1]])
-                noise = math.sqrt(2 / math.pi / float(one.precision)) * one.shares.size
-                gains[columns] = float(np.abs(one.shares - apart).sum()) - noise
+        for columns, one in self.pairs.items():
+            noise = 1 / float(one.precision)
+            usual = float(np.abs(one.shares - model(columns)).mean()) * math.sqrt(math.pi / 2)
+            apart = math.sqrt(max(usual**2 - noise, 0.0))
+            gains[columns] = one.shares.size * (apart - _DOUBT * math.sqrt(noise)) * self.plan.weight(columns)
         return gains
 
     @cached_property
     def edges(self) -> tuple[Columns, ...]:
-        """A spanning tree of the pairs that go together most, then more of them while the tables stay small."""
-        ranked = sorted(self.gains, key=lambda pair: -self.gains[pair] * self.plan.weight(pair))
+        """The pairs that the model holds: those that were asked for last; before that, a tree that has grown."""
+        later = [answer.question.tables for answer in self.answers[self.plan.pair_rounds + 1 :]]
+        refined = [tables for tables in later if max(max(table) for table in tables) < len(self.sizes)]
+        if refined and len(self.sizes) > 2:
+            return tuple(dict.fromkeys(table[:2] for table in refined[-1] if len(table) > 1))
+        alone = self.distributions
+        gains = self.gains(lambda pair: np.outer(alone[pair[0]], alone[pair[1]]))
         groups = list(range(len(self.sizes)))
         chosen: list[Columns] = []
-        for one, other in ranked:
+        for one, other in sorted(gains, key=lambda pair: -gains[pair]):
             if groups[one] != groups[other]:
                 chosen.append((one, other))
                 groups = [groups[one] if group == groups[other] else group for group in groups]
-        for pair in ranked:
-            grown = [*chosen, pair]
-            fits = pair not in chosen and self.gains[pair] > 0
-            if fits and JunctionTree.over(grown, self.sizes).cells <= self.plan.tree_cells:
-                chosen = grown
+        grown = tuple(chosen)
+        for _ in range(_GROWTHS if len(self.sizes) > 2 else 0):
+            grown = self.grown(grown)
+        return grown
+
+    def grown(self, edges: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        """The edges, and a few of the pairs that a model of them explains worst, while the tables stay small."""
+        tree, tables = self._model(edges, sweeps=_ROUGH)
+        rows = sample(tree, tables, _DRAWN, np.random.default_rng(0))
+
+        def shares(pair: Columns) -> np.ndarray:
+            one, other = (self.sizes[column] for column in pair)
+            counts = np.bincount(rows[:, pair[0]] * other + rows[:, pair[1]], minlength=one * other)
+            return counts.reshape(one, other) / _DRAWN
+
+        gains = self.gains(shares)
+        worst = sorted((pair for pair in gains if gains[pair] > 0), key=lambda pair: -gains[pair])
+        chosen = list(edges)
+        for pair in worst:
+            if len(chosen) >= len(edges) + len(self.sizes) // 2:
+                break
+            if (
+                pair not in chosen
+                and JunctionTree.over([*chosen, pair], self.sizes).cells <= self.plan.tree_cells
+            ):
+                chosen.append(pair)
         return tuple(chosen)
 
     def fitted(self) -> tuple[JunctionTree, list[Table]]:
         """The distribution that all answers together say."""
-        tree = JunctionTree.over(self.edges, self.sizes)
-        inside = [one for columns, one in self.measured.items() if tree.home(columns) is not None]
-        return tree, fit(tree, inside, entropy=self.plan.entropy * self.total)
+        return self._model(self.edges)
 
-
-def merged_values(shares: np.ndarray, noise: float, ordered: int, most: int) -> np.ndarray:
-    """The merged value of each value: cells of a number until they are seen above the noise, rare categories as one.
-
-    The first `ordered` values are cells, which only merge with neighbors; the others (categories, zero, missing) stay
-    by themselves if they are seen.
-
-    >>> merged_values(np.array([0.1, 0.1, 0.3, 0.1, 0.4]), 0.01, ordered=4, most=3)
-    array([0, 0, 1, 1, 2])
-    >>> merged_values(np.array([0.5, 0.001, 0.498, 0.001]), 0.01, ordered=0, most=10)
-    array([0, 2, 1, 2])
-    """
-    apart = shares[ordered:]
-    order = np.argsort(-apart, kind="stable")
-    visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
-    if not ordered and len(visible) >= len(apart) - 1:  # one hidden value is merged with nothing
-        visible = np.arange(len(apart))
-    cells = _runs(shares[:ordered], noise, most)
-    groups = int(cells.max()) + 1 if ordered else 0
-    others = np.full(len(apart), groups - 1 if ordered else len(visible))
-    others[visible] = groups + np.arange(len(visible))
-    return np.concatenate([cells, others])
-
-
-def _runs(shares: np.ndarray, noise: float, most: int) -> np.ndarray:
-    """Neighboring cells in runs, each seen above the noise; few cells stay by themselves where they are seen."""
-    total = float(np.maximum(shares, 0).sum())
-    enough = _HIDDEN * noise if len(shares) <= most else max(total / most, 2 * _HIDDEN * noise)
-    groups, count = np.zeros(len(shares), dtype=np.int64), 0
-    mass = clear = 0.0  # of the run: all cells, and those that are seen by themselves
-    width = 0
-    for place, share in enumerate(shares.tolist()):
-        groups[place] = count
-        mass, width = mass + share, width + 1
-        clear += share if share > _HIDDEN * noise else 0.0
-        if clear >= enough or mass >= max(enough, _HIDDEN * noise * math.sqrt(width)):
-            count, mass, clear, width = count + 1, 0.0, 0.0, 0
-    if width and count:  # what is left at the end is not seen by itself
-        groups[groups == count] = count - 1
-    return groups
+    def _model(self, edges: Sequence[Columns], sweeps: int = 60) -> tuple[JunctionTree, list[Table]]:
+        """The distribution of these edges."""
+        tree = JunctionTree.over(edges, self.sizes)
+        held = [
+            one
+            for columns, one in self.measured.items()
+            if (len(columns) != 2 or columns in edges) and tree.home(columns) is not None
+        ]
+        return tree, fit(tree, held, entropy=self.plan.entropy * self.total, sweeps=sweeps)
 
 
 def _distribution(shares: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import combinations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from fedsynth.federation.server import Momentum
 from fedsynth.federation.state import ServerState
 from fedsynth.models.marginals import Distribution, MarginalModel
 from fedsynth.models.table_domain import TableDomain
-from fedsynth.models.table_question import QuestionForm, unmerged
+from fedsynth.models.table_question import QuestionForm
 from fedsynth.models.table_survey import Answer, Plan, Survey
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
@@ -32,6 +32,7 @@ from fedsynth.training.table_sums import TableSums
 from fedsynth.transport.registry import transport_named
 
 _BITS = 31
+_FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding down
 _HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 
 
@@ -45,7 +46,7 @@ class Asking:
     pair_rounds: int = setting(3, "rounds, after the first, that ask for all pairs of columns", 1)
     most_values: int = setting(32, "values that a column keeps when rare ones are merged", 2, 1000)
     most_cells: int = setting(1_000_000, "cells of all tables of a round together", 100)
-    label_weight: float = setting(2.0, "weight of tables with the label, others have 1", 0.01, 100)
+    label_weight: float = setting(4.0, "weight of tables with the label, others have 1", 0.01, 100)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -58,7 +59,7 @@ class Fitting:
     tree_cells: int = setting(
         400_000, "cells of the junction tree: more fits more pairs, and takes longer", 1000
     )
-    smoothness: float = setting(0.01, "weight of entropy beside the squared error, for each row", 1e-9)
+    smoothness: float = setting(0.03, "weight of entropy beside the squared error, for each row", 1e-9)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -111,7 +112,7 @@ class Learning:
     def finish(self, state: ServerState) -> ServerState:
         """The state with the distribution that all answers so far say."""
         survey = self.survey(state.memory["questions"], state.memory["answers"])
-        fitted = Distribution(*survey.fitted(), survey.maps, [one.shares for one in survey.singles])
+        fitted = Distribution(*survey.fitted(), survey.maps, survey.shares, survey.partners)
         state = replace(state, parts={**state.parts, "fitted": fitted.pack()})
         if self.plan.label is None:
             return state
@@ -144,23 +145,24 @@ def marginals(
     if task.kind != "table":
         raise Incompatible(f"kind={task.kind}: marginals counts the values of tables")
     domain = TableDomain(task.schema)
-    pairs = len(domain.sizes) * (len(domain.sizes) - 1) // 2
-    form = QuestionForm(domain.sizes, len(domain.sizes) + pairs, _cells(domain, asking))
-    mechanism, noise = _mechanism(task, privacy, form.most_cells, sharing)
+    sizes = domain.sizes
     plan = Plan(
-        domain.sizes,
+        sizes,
         domain.ordered,
         domain.label,
         asking.rounds,
         min(asking.pair_rounds, asking.rounds - 1),
         asking.most_values,
-        form.most_cells,
+        max(asking.most_cells, sum(sizes)),
+        len(sizes) ** 2,
         fitting.tree_cells,
         asking.label_weight,
         fitting.smoothness * task.clients,
     )
+    form = QuestionForm(sizes, len(sizes) + len(plan.pairs), max(sum(sizes), plan.pair_cells))
+    mechanism, noise = _mechanism(task, privacy, form.most_cells, sharing)
     sums = TableSums(domain, form, mechanism, task.unit if task.private else "client")
-    _check_grid(sums, plan)
+    plan = _within_grid(sums, replace(plan, most_cells=form.most_cells))
     learning = Learning(plan, sums, noise / task.clients)
     return Algorithm(
         name="marginals",
@@ -172,19 +174,13 @@ def marginals(
         server=Momentum(),
         rounds=asking.rounds,
         transport=transport_named(task.transport if task.private else "clear"),
+        caveats=_left_out(plan),
         loss_share=0.0,
         record_sums=sums,
         warm_start=learning.first,
         learn=learning,
         finish=learning.finish,
     )
-
-
-def _cells(domain: TableDomain, asking: Asking) -> int:
-    """The most cells that any question has, from the schema alone."""
-    kept = [min(size, asking.most_values + 2) for size in domain.sizes]
-    pairs = sum(one * other for one, other in combinations(kept, 2))
-    return max(sum(domain.sizes), min(asking.most_cells, pairs))
 
 
 def _adjacency(task: Task) -> str:
@@ -194,13 +190,29 @@ def _adjacency(task: Task) -> str:
     return "zero-out" if task.trust == "distributed" and task.unit == "client" else "add-remove"
 
 
-def _check_grid(sums: TableSums, plan: Plan) -> None:
-    """Refuse more pairs than a record has grid steps for: those of least weight would count nothing."""
-    everything = plan.question(unmerged(plan.sizes), plan.pairs or [(0,)])
-    if not sums.scale(everything).min() > 0:
-        raise Incompatible(
-            f"{len(plan.pairs)} pairs of columns: a record has no grid step left for some; set most_records lower"
-        )
+def _within_grid(sums: TableSums, plan: Plan) -> Plan:
+    """The plan with as many pairs as a record has grid steps for; refused where the label's alone are too many."""
+    while True:
+        sizes = [np.minimum(np.arange(size), plan.values + 1) for size in plan.sizes]
+        shares = sums.scale(plan.question(tuple(sizes), plan.pairs or [(0,)]))
+        if shares.min() * sums.steps >= _FEWEST_STEPS:
+            return plan
+        if len(plan.pairs) < len(plan.sizes):
+            raise Incompatible(
+                f"{len(plan.pairs)} pairs of columns: a record has no grid step left for some; set most_records lower"
+            )
+        plan = replace(plan, most_tables=len(plan.pairs) * 3 // 4)
+
+
+def _left_out(plan: Plan) -> tuple[str, ...]:
+    """What a reader of the rows must know of pairs that are not asked for."""
+    every = len(plan.sizes) * (len(plan.sizes) - 1) // 2
+    if len(plan.pairs) == every:
+        return ()
+    return (
+        f"{every - len(plan.pairs):,} of {every:,} pairs of columns are not counted, because {plan.most_cells:,} cells "
+        "a round do not hold them all: how such columns go together is known only through others that both go with",
+    )
 
 
 def _mechanism(task: Task, privacy: CountPrivacy, cells: int, sharing: Sharing) -> tuple[Mechanism, float]:

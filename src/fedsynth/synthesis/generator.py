@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.rule_keeping import keep_rules
 
+_AT_ONCE = 2**24  # numbers of encoded rows that are decoded together
+_PIECE = 20_000  # rows that are drawn together
 _TRIES = 200  # batches drawn for a condition before giving up
 Images = tuple[np.ndarray, np.ndarray | None]
 
@@ -70,7 +72,7 @@ class Generator:
         encoding = TableEncoding(self.schema)
         if others or (of_label and self.schema.rules):  # a repair may change the label
             return encoding.decode(*self._matching(encoding, rows, of_label, others, rng))
-        return encoding.decode(*self._rows(encoding, self._labels(rows, of_label, rng), rng))
+        return self._frame(encoding, self._labels(rows, of_label, rng), rng)
 
     def _labels(self, rows: int, conditions: list[Condition], rng: Rng) -> Tensor:
         """Class numbers: the asked one, or drawn from the public or paid-for balance of those that are allowed."""
@@ -95,11 +97,27 @@ class Generator:
         )
 
     def _draw(self, labels: Tensor, rng: Rng) -> Tensor:
+        return torch.cat(list(self._pieces(labels, rng)))
+
+    def _pieces(self, labels: Tensor, rng: Rng) -> Iterator[Tensor]:
         model = self.model
         shapes = layouts(model)
         params = {name: shapes[name].split(flat) for name, flat in self.parts.items()}
-        pieces = labels.split(20_000)
-        return torch.cat([model.sample(params, piece, rng.at("piece", i)) for i, piece in enumerate(pieces)])
+        for number, piece in enumerate(labels.split(_PIECE)):
+            yield model.sample(params, piece, rng.at("piece", number))
+
+    def _frame(self, encoding: TableEncoding, labels: Tensor, rng: Rng) -> pd.DataFrame:
+        if self.schema.rules:
+            return encoding.decode(*self._rows(encoding, labels, rng))
+        room = max(
+            1, _AT_ONCE // encoding.width
+        )  # rows: wide ones take much more room while they are decoded
+        frames = [
+            encoding.decode(rows, classes)
+            for drawn, labels_of in zip(self._pieces(labels, rng), labels.split(_PIECE), strict=True)
+            for rows, classes in zip(drawn.split(room), labels_of.split(room), strict=True)
+        ]
+        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
     def _rows(self, encoding: TableEncoding, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
         """Encoded rows with these labels that keep the schema's constraints."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -44,13 +45,16 @@ class TableSums:
 
     def scale(self, question: Question) -> np.ndarray:
         """What a unit adds to each table, in units of the clip: a record adds whole grid steps."""
-        if self.unit == "client":
-            return question.scale
-        return self._steps(question) / cast(DistributedGaussian, self.mechanism).steps
+        return question.scale if self.unit == "client" else self._steps(question) / self.steps
+
+    @property
+    def steps(self) -> float:
+        """The grid steps in the clip, where records are counted in them; without end for clients."""
+        return math.inf if self.unit == "client" else cast(DistributedGaussian, self.mechanism).steps
 
     def _steps(self, question: Question) -> np.ndarray:
         """The grid steps that a record adds to each table; their squares sum to no more than the squared clip."""
-        return np.asarray(np.floor(_BELOW * question.scale * cast(DistributedGaussian, self.mechanism).steps))
+        return np.asarray(np.floor(_BELOW * question.scale * self.steps))
 
     def messages(
         self,
@@ -79,13 +83,16 @@ class TableSums:
         rows = data.mask.sum(1).clamp(min=1)
         scale = torch.from_numpy(question.scale).to(data.mask.device)
         each = (data.mask / rows[:, None]).double()[..., None] * scale
-        places = question.places(self.domain.codes(data.x, data.y)).flatten(1)
-        ordered, index = places.sort(dim=1)
+        places = question.places(self.domain.codes(data.x, data.y))
+        if places.shape[1] == 1:
+            return places[:, 0], each[:, 0].float()
+        ordered, index = places.transpose(1, 2).sort(dim=2)
+        weights = each.transpose(1, 2).gather(2, index).flatten(1)
+        ordered = ordered.flatten(1)
         first = torch.ones_like(ordered, dtype=torch.bool)
         first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
         group = first.cumsum(1) - 1
-        shares = torch.zeros_like(each.flatten(1))
-        shares.scatter_add_(1, group, each.flatten(1).gather(1, index))
+        shares = torch.zeros_like(weights).scatter_add_(1, group, weights)
         cells = torch.zeros_like(ordered).scatter_(1, group, ordered)
         return cells, shares.float()
 

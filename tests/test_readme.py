@@ -65,8 +65,8 @@ def test_the_commands_and_the_example_make_a_private_table(tmp_path, monkeypatch
     assert call(report.partition("#")[0] + " --quiet") == 0
     assert (tmp_path / "RUN" / "report.html").exists() and (tmp_path / "RUN" / "public.html").exists()
     (tmp_path / "RUN").rename(tmp_path / "EARLIER")
-    assert "epsilon=8," in PYTHON[0]
-    exec(PYTHON[0].replace("epsilon=8,", "rounds=3, epsilon=8,"), {})  # noqa: S102
+    assert "epsilon=1)" in PYTHON[0]
+    exec(PYTHON[0].replace("epsilon=1)", "epsilon=1, rounds=3)"), {})  # noqa: S102
     assert "differentially private with epsilon" in capsys.readouterr().out
     assert len(pd.read_csv("synthetic.csv")) == 10_000 and (tmp_path / "RUN" / "privacy.json").exists()
 

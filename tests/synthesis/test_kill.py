@@ -27,7 +27,7 @@ def work(out) -> None:
         request = Request.from_toml(folder.read_recipe())
         Synthesizer.of(request, SCHEMA).resume(CLIENTS, out)
     else:
-        request = Request(epsilon=8, delta=1e-2, rounds=ROUNDS, arguments=ROWS)
+        request = Request("dpd_fvae", epsilon=8, delta=1e-2, rounds=ROUNDS, arguments=ROWS)
         Synthesizer.of(request, SCHEMA).fit(CLIENTS, folder=out)
 
 

@@ -79,9 +79,10 @@ class Experiment:
         wrong = [name for name in self.classifiers if name not in judges]
         if wrong:  # told before hours of training, not after
             raise BadInput(f"{self.row}: classifier {wrong[0]!r}: unknown; {nearest(wrong[0], judges)}")
-        recipe_named(self.request.recipe).values(self.request.arguments)
         if self.baseline:
             self.other()
+        else:
+            recipe_named(self.request.recipe).values(self.request.arguments)
 
     @property
     def system(self) -> str:

@@ -77,7 +77,14 @@ def test_a_run_on_a_paid_schema_pays_for_it_too(rows, tmp_path):
 
 def test_a_paid_schema_without_its_ledger_is_refused(rows, tmp_path):
     schema = paid(rows, Ledger(None))
-    request = Request(schema=str(tmp_path / "schema.json"), epsilon=4, delta=1e-5, rounds=2, arguments=ROWS)
+    request = Request(
+        schema=str(tmp_path / "schema.json"),
+        epsilon=4,
+        delta=1e-5,
+        rounds=2,
+        recipe="dpd_fvae",
+        arguments=ROWS,
+    )
     with pytest.raises(NotPrivate, match="no ledger beside the schema"):
         Synthesizer.of(request, schema).fit(clients_from(rows, client_column="who"))
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from fedsynth.privacy.account import PAIRS
 from fedsynth.privacy.wording import belief
 
@@ -37,6 +39,7 @@ def filled(text):
     return text
 
 
+@pytest.mark.slow  # minutes of accounting; make soak
 def test_the_tables_are_up_to_date():
     assert PAGE.read_text() == filled(PAGE.read_text())
     assert "| fixed | add-remove |  | **refused** |" in PAGE.read_text()

@@ -77,7 +77,7 @@ def test_types_are_learned_under_noise(visits, capsys):
     assert schema.column("code").labels[:5] == ("000", "001", "002", "003", "004")
     assert schema.classes == ("0", "1")
     told = capsys.readouterr().out
-    assert "note: left out, because nothing in it stands out of the noise" in told
+    assert "note: left out, because it holds nothing that stands out of the noise" in told
     assert "dose: continuous, 0 to 32" in told and "paid for" in told
 
 

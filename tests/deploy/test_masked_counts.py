@@ -48,7 +48,7 @@ def test_counts_behind_masks_with_the_systems_noise_find_what_goes_together(four
     assert (
         fitted.tree.home((0, 4)) is not None
     )  # in the rows the ill are older by 40 years, four standard deviations
-    drawn = fitted.draw(20_000, {}, np.random.default_rng(0))
+    drawn = fitted.draw(20_000, np.random.default_rng(0))
     old, ill = drawn[:, 0] >= 50, drawn[:, 4] == 1
     assert (old == ill).mean() > 0.85
     assert abs(float(state.balance[1]) - float(four_sites.y.double().mean())) < 0.1

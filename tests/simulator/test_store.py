@@ -87,7 +87,6 @@ def test_what_waits_survives_a_restart_and_is_kept_or_forgotten_by_client(tmp_pa
     store.write(ids, {"x": torch.ones(3, 2)})
     store.commit()
     store.write(ids, {"x": torch.full((3, 2), 2.0)})
-    store.sync()
     index = {**store.index(), **store.waiting()}
     store.close()
     again = ClientStore(tmp_path / "clients.bin")

@@ -327,12 +327,12 @@ class Survey:
     def _model(self, edges: Sequence[Columns], sweeps: int = 60) -> tuple[JunctionTree, list[Table]]:
         """The distribution of these edges."""
         tree = JunctionTree.over(edges, self.sizes)
-        held = [
+        in_the_tree = [
             one
             for columns, one in self.measured.items()
             if (len(columns) != 2 or columns in edges) and tree.home(columns) is not None
         ]
-        return tree, fit(tree, held, entropy=self.plan.entropy * self.total, sweeps=sweeps)
+        return tree, fit(tree, in_the_tree, entropy=self.plan.entropy * self.total, sweeps=sweeps)
 
 
 def _distribution(shares: np.ndarray) -> np.ndarray:

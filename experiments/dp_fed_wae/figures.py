@@ -88,7 +88,7 @@ def main():
     found = list(results())
     for name, figure in {"accuracy": accuracy(found), "marginals": marginals(found)}.items():
         figure.tight_layout()
-        figure.savefig(HERE / f"{name}.png", dpi=110)
+        figure.savefig(HERE / "results" / "figures" / f"{name}.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Membership inference against DP-Fed-WAE (the paper's Table 4): shadow generators with and without each target.
 
-    python experiments/dp_fed_wae/membership.py [--epsilon 8 2 0.5 0] [--runs 48] [--out results_membership]
+    python experiments/dp_fed_wae/membership.py [--epsilon 8 2 0.5 0] [--runs 48] [--out results/membership]
 
 Epsilon 0 stands for no privacy. Each run trains on rows of Adult (a9a) dealt to half as many clients, with each of the
 targets in or out by the toss of a coin; half of the targets are the rows that are easiest to recognise.
@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--targets", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=HERE / "results_membership")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "membership")
     given = parser.parse_args()
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)

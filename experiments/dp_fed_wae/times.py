@@ -1,6 +1,6 @@
 """How long DP-Fed-WAE takes (the paper's Table 3): a client's ten epochs, a server's round, 10^5 synthetic rows.
 
-python experiments/dp_fed_wae/times.py [--out results_times]
+python experiments/dp_fed_wae/times.py [--out results/times]
 """
 
 import argparse
@@ -74,7 +74,7 @@ def measured(times):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=30)
-    parser.add_argument("--out", type=Path, default=HERE / "results_times")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "times")
     given = parser.parse_args()
     torch.set_num_threads(1)
     seconds, size = measured(given.times)

@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", nargs="+", choices=PROTECTED)
     parser.add_argument("--rows", type=int, help="train on the first so many images, for a quick look")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "figures")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     file = asked.out / "curve.json"

@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--sizes", nargs="+", choices=("small", "large"), default=("small", "large"))
     parser.add_argument("--most-epochs", type=int, default=10)
     parser.add_argument("--rows", type=int, help="train on the first so many images, for a quick look")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "figures")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "figures")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
 

@@ -49,7 +49,7 @@ def main():
     axes.axvline(10, color="gray", linewidth=0.8)
     axes.legend(fontsize=7, loc=(0.235, 0.02))
     figure.tight_layout()
-    figure.savefig(HERE / "f1.png", dpi=110)
+    figure.savefig(HERE / "results" / "figures" / "f1.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How loud 539 writers are against the noise that hides one of them: the sum of clipped updates, round by round.
 
-python experiments/fedvae_thesis_images/loudness.py [--rounds 10] [--device cuda] [--out results_loudness]
+python experiments/fedvae_thesis_images/loudness.py [--rounds 10] [--device cuda] [--out results/loudness]
 
 Each row is trained as its TOML file says, noise included; what is told of the sum before its noise is a look at public
 digits that no private run would allow.
@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--writers", type=int, help="only the first so many, for a trial")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=HERE / "results_loudness")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "loudness")
     given = parser.parse_args()
     images, labels, schema = mnist("train")
     owners = mnist_writers("train")

@@ -133,7 +133,7 @@ def side_by_side(findings: Findings, path: Path) -> None:
     """Examples of the bad selection at the left, of the good one at the right, a class a column."""
     halves = []
     for model in findings.models.values():
-        images, labels = model.sample.images, model.sample.labels
+        images, labels = model.sample.data
         columns = [images[labels == digit][:5] for digit in findings.schema.classes]
         halves.append(np.stack([column for column in columns if len(column) == 5], axis=1))
     across = sum(half.shape[1] for half in halves)

@@ -52,9 +52,9 @@ def writers(split: str = "train") -> RawClients:
 
 def inverted(raw: RawClients, share: float, seed: int) -> RawClients:
     """The same clients, a share of whom, drawn by chance, holds negatives of their images."""
-    assert raw.images is not None
+    assert raw.data[0] is not None
     affected = Rng(seed).at("affected").numpy().permutation(raw.count)[: round(share * raw.count)]
     at = np.isin(raw.owner, affected)
-    images = raw.images.copy()
+    images = raw.data[0].copy()
     images[at] = 255 - images[at]
-    return RawClients(raw.owner, raw.count, raw.names, images=images, labels=raw.labels)
+    return RawClients(raw.owner, raw.count, raw.names, data=(images, raw.data[1]))

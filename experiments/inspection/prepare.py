@@ -28,8 +28,8 @@ AFFECTED = 0.5
 def write_images(raw: RawClients, path: Path) -> None:
     np.savez_compressed(
         path,
-        images=raw.images,
-        labels=np.asarray(raw.labels, dtype=np.str_),
+        images=raw.data[0],
+        labels=np.asarray(raw.data[1], dtype=np.str_),
         owner=np.array(raw.names)[raw.owner],
     )
 
@@ -66,8 +66,7 @@ def people_with_bugs() -> None:
     raw = people()
     for bug in BUGS:
         held = broken(raw, bug, 0.3, seed=1)
-        assert held.frame is not None
-        held.frame.assign(person=held.owner).to_csv(HERE / f"adult_{bug}.csv", index=False)
+        held.data.assign(person=held.owner).to_csv(HERE / f"adult_{bug}.csv", index=False)
     schema = adult("test")[1].with_client("person")
     schema.save(HERE / "adult.json")
     model = public_model()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedsynth.data.clients import RawClients, clients_from
-from fedsynth.data.encode import TableEncoding
+from fedsynth.data.table import Table
 from fedsynth.inspection.unlabelled import without_label
 from fedsynth.research.datasets import adult
 from fedsynth.rng import Rng
@@ -43,12 +43,12 @@ BUGS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 
 def broken(raw: RawClients, bug: str, share: float, seed: int) -> RawClients:
     """The same clients, a share of whom, drawn by chance, has the bug."""
-    assert raw.frame is not None
+    assert raw.data is not None
     affected = Rng(seed).at("affected").numpy().permutation(raw.count)[: round(share * raw.count)]
     at = np.isin(raw.owner, affected)
-    changed = BUGS[bug](raw.frame)
-    column = raw.frame[bug].where(~at, changed[bug])
-    return RawClients(raw.owner, raw.count, raw.names, frame=raw.frame.assign(**{bug: column}))
+    changed = BUGS[bug](raw.data)
+    column = raw.data[bug].where(~at, changed[bug])
+    return RawClients(raw.owner, raw.count, raw.names, data=raw.data.assign(**{bug: column}))
 
 
 class Pairs(nn.Module):
@@ -71,7 +71,7 @@ class Pairs(nn.Module):
 def public_model() -> Pairs:
     """The pairs' frequencies in the public test split."""
     frame, schema = adult("test")
-    rows = (TableEncoding(without_label(schema)).encode(frame.drop(columns="income"))[0] > 0.5).double()
+    rows = (Table(without_label(schema)).encode(frame.drop(columns="income"))[0] > 0.5).double()
     joint = (rows.T @ rows + 0.5) / len(rows)
     alone = joint.diagonal()
     odd = torch.log(joint / torch.outer(alone, alone)).clamp(-6, 0) / 2  # each pair stands there twice
@@ -81,7 +81,7 @@ def public_model() -> Pairs:
 
 def scores_of(network: nn.Module) -> Callable[[pd.DataFrame], np.ndarray]:
     """The model as a function of a table without its label."""
-    encoding = TableEncoding(without_label(adult("test")[1]))
+    encoding = Table(without_label(adult("test")[1]))
 
     def scores(frame: pd.DataFrame) -> np.ndarray:
         with torch.no_grad():

@@ -83,7 +83,7 @@ def bugs_in_a_table() -> None:
                 "threshold": spread([line["contrast"][bug][1] for line in lines]) if affected else "–",
             }
         )
-    write_rows(HERE / "results_tables", sorted(rows, key=lambda row: row["bug in"] == "no column"))
+    write_rows(HERE / "results" / "tables", sorted(rows, key=lambda row: row["bug in"] == "no column"))
 
 
 def sensitivity() -> None:
@@ -105,7 +105,7 @@ def sensitivity() -> None:
         "Inspections that fire, of how many, by the share of clients with inverted pixels. One that finds too few "
         "clients above the noise to draw a conclusion counts as one that does not fire."
     )
-    write_rows(HERE / "results_sensitivity", rows, note)
+    write_rows(HERE / "results" / "sensitivity", rows, note)
     plot([line for line in found if line["affected"] > 0 and line["percent"] == 25])
 
 
@@ -160,7 +160,9 @@ def plot(found: list[Line]) -> None:
         axes.set_xticks([], minor=True)
         axes.set_xlabel("clients with inverted pixels, percent")
     figure.tight_layout()
-    figure.savefig(HERE / "sensitivity.png", dpi=110)
+    file = HERE / "results" / "figures" / "sensitivity.png"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110)
 
 
 def percent(values: list[float]) -> str:
@@ -203,7 +205,7 @@ def tasks() -> None:
             + percent([line["share of the missing digit"]["everyone"] for line in bias]),
         },
     ]
-    write_rows(HERE / "results_tasks", [row for row in rows if row["runs"]])
+    write_rows(HERE / "results" / "tasks", [row for row in rows if row["runs"]])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from torch import nn
 
 from fedsynth.assess.report.picture import write_grid
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
+from fedsynth.data.text import Text
 from fedsynth.inspection.contrast import intensity
 from fedsynth.inspection.sample import Sample
 from fedsynth.inspection.text import unknown_by_position
@@ -57,18 +57,18 @@ def accuracy(images: np.ndarray, labels: np.ndarray, seed: int) -> float:
 def random_examples(folder: Path, seed: int, picture: Path | None) -> dict[str, Any]:
     """T1: are random examples as they should be? Size, range, intensity, and whether a reader reads their label."""
     sample = sample_of(folder, "everyone")
-    assert sample.images is not None and sample.labels is not None
-    read = scores_of(primary_network(READER_STEPS))(sample.images).argmax(1)
+    images, labels = sample.data
+    read = scores_of(primary_network(READER_STEPS))(images).argmax(1)
     if picture:
-        write_grid(_by_class(sample.images, sample.labels, 4), picture, 20)
+        write_grid(_by_class(images, labels, 4), picture, 20)
     raw = writers()
-    assert raw.images is not None
+    assert raw.data[0] is not None
     return {
-        "size": list(sample.images.shape[1:]),
-        "range": [int(sample.images.min()), int(sample.images.max())],
+        "size": list(images.shape[1:]),
+        "range": [int(images.min()), int(images.max())],
         "intensity": intensity(sample),
-        "intensity of real rows": float(raw.images.mean(dtype=np.float64) / 255),
-        "read as labelled": float((read == sample.labels.astype(int)).mean()),
+        "intensity of real rows": float(raw.data[0].mean(dtype=np.float64) / 255),
+        "read as labelled": float((read == labels.astype(int)).mean()),
     }
 
 
@@ -86,12 +86,12 @@ def unknown_words(folder: Path, seed: int, picture: Path | None) -> dict[str, An
     texts = sample_of(folder, "unknown").texts
     return {
         "unknown by position": unknown_by_position(generator, Rng(seed), POSITIONS),
-        "real": _real_unknown(TextEncoding(schema)),
+        "real": _real_unknown(Text(schema)),
         "texts": texts[:5],
     }
 
 
-def _real_unknown(encoding: TextEncoding) -> list[float]:
+def _real_unknown(encoding: Text) -> list[float]:
     """The share of unknown words by position in the sentences that have one, which nobody would see."""
     known = frozenset(encoding.words)
     source = gzip.decompress((data_folder() / "stackexchange_by_user.jsonl.gz").read_bytes())
@@ -117,41 +117,37 @@ def labels_by_hand(folder: Path, seed: int, picture: Path | None) -> dict[str, A
 
     The hand is a network trained well on the test writers: it stands for somebody who can read digits.
     """
-    images = sample_of(folder, "unlabelled").images
-    assert images is not None
+    images = sample_of(folder, "unlabelled").data[0]
     labels, sure = label_by_rule(images)
     kept = np.flatnonzero(sure)[:LABELLED]
     if picture:
         write_grid(images[kept[np.argsort(labels[kept], kind="stable")][:: LABELLED // 40]], picture, 20)
     raw = writers()
-    assert raw.images is not None and raw.labels is not None
     some = Rng(seed).at("real").numpy().choice(raw.rows, LABELLED, replace=False)
     return {
         "labelled": len(kept),
         "left out": float(1 - sure.mean()),
         "accuracy": accuracy(images[kept], labels[kept], seed),
-        "accuracy of as many real digits": accuracy(raw.images[some], raw.labels[some].astype(int), seed),
+        "accuracy of as many real digits": accuracy(raw.data[0][some], raw.data[1][some].astype(int), seed),
     }
 
 
 def unlike_public(folder: Path, seed: int, picture: Path | None) -> dict[str, Any]:
     """T6: the public set lacks a digit; among what clients hold that it does not explain that digit is frequent."""
     found = {name: sample_of(folder, name) for name in ("unlike", "everyone")}
-    unlike = found["unlike"]
-    assert unlike.images is not None and unlike.labels is not None
+    images, labels = found["unlike"].data
     if picture:
-        first = np.argsort(unlike.labels != MISSING, kind="stable")
-        strange = unlike.images[first][:20], unlike.images[: 20 * 2]
+        first = np.argsort(labels != MISSING, kind="stable")
+        strange = images[first][:20], images[: 20 * 2]
         write_grid(np.concatenate(strange), picture, 20)
     network = Subspaces(*public_subspaces())
     raw = writers()
-    assert raw.images is not None and raw.labels is not None
-    real = scores_of(network)(raw.images) < usual_score(network)
+    real = scores_of(network)(raw.data[0]) < usual_score(network)
     return {
         "share of the missing digit": {
-            name: float((s.labels == MISSING).mean()) for name, s in found.items()
+            name: float((s.data[1] == MISSING).mean()) for name, s in found.items()
         },
-        "share among the real rows": float((raw.labels[real] == MISSING).mean()),
+        "share among the real rows": float((raw.data[1][real] == MISSING).mean()),
     }
 
 

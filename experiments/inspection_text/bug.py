@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import START, UNKNOWN, TextEncoding
+from fedsynth.data.text import START, UNKNOWN, Text
 
-_WHOLE = TextEncoding(Schema(kind="text", vocabulary=("a",), length=1_000_000))
+_WHOLE = Text(Schema(kind="text", vocabulary=("a",), length=1_000_000))
 _FITTING = re.compile(r"\w")
 
 
@@ -40,7 +40,7 @@ def beginnings(users, length):
 
 def encode_words(pieces, schema):
     """Tokens as symbols of the vocabulary: one that was made of two is not in it."""
-    encoding = TextEncoding(schema)
+    encoding = Text(schema)
     numbers = {word: place + 3 for place, word in enumerate(encoding.words)}
     rows = np.zeros((len(pieces), encoding.length + 1), dtype=np.int32)
     rows[:, 0] = START

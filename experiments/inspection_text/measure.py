@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "language"))
 from words import public_words
 
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
+from fedsynth.data.text import Text
 from fedsynth.inspection.text import Speaker, unknown_by_position
 from fedsynth.privacy import account
 from fedsynth.research.corpora import stack_exchange
@@ -54,7 +54,7 @@ class Texts:
 
     def letters(self, schema, known, share, seed, first):
         rows = unknown_words(with_bug(self.users, share, seed), known, first)
-        return clients_of(rows, TextEncoding(schema).encode)
+        return clients_of(rows, lambda texts: Text(schema).encode(texts)[0])
 
 
 def real_rates(clients, positions=8):
@@ -135,7 +135,7 @@ def measure_letters(texts, options):
                 last=options.last,
             )
             speaker = Speaker(made.generator)
-            drawn = speaker.encoding.decode(speaker.rows(20_000, Rng(seed)))
+            drawn = speaker.encoding.texts(speaker.rows(20_000, Rng(seed)))
             unseen = others.letters(schema, known_words, share, seed, not options.all)
             yield {
                 "share": share,
@@ -144,7 +144,7 @@ def measure_letters(texts, options):
                 "last": options.last,
                 "top": unlisted_words(made.generator, known_words, Rng(seed)),
                 "frequent": frequent_words(speaker, clients),
-                "held out": float(speaker.model.log_probability(speaker.params, unseen.x).mean()),
+                "held out": float(speaker.model.log_probability(speaker.generator.params, unseen.x).mean()),
                 "with a space": float(np.mean([" " in word for word in drawn])),
                 "with a space, real": float((clients.x == ord(" ") + 2).any(1).double().mean()),
                 "noise": made.noise,
@@ -156,7 +156,7 @@ def measure_letters(texts, options):
 
 def frequent_words(speaker, clients, count=20):
     """The most frequent words that clients really hold, with their shares of all and their probabilities here."""
-    held = Counter(speaker.encoding.decode(clients.x.long()))
+    held = Counter(speaker.encoding.texts(clients.x.long()))
     words = [word for word, _ in held.most_common(count)]
     chances = speaker.probabilities(words)
     return [

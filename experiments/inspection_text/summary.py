@@ -12,12 +12,12 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from fedsynth.inspection.text import FIRST_WORD_SHIFT
 from fedsynth.privacy.projection import Training, default_delta, project_central
 from fedsynth.research.plain_rows import measured, spread, write_rows
+from fedsynth.research.word_shift import FIRST_WORD_SHIFT
 
 HERE = Path(__file__).resolve().parent
-MEASURED = HERE / "measured"
+MEASURED = HERE / "results" / "measured"
 PAPER = 342_777  # users of the paper's data set
 
 
@@ -88,7 +88,7 @@ def spelled():
             }
         )
     note = "Epsilon 10 in all, delta = 1e-5. Of the 20 likeliest words, so many have a space, in each run."
-    write_rows(HERE / "results_letters", rows, note)
+    write_rows(HERE / "results" / "letters", rows, note)
 
 
 def tried():
@@ -115,7 +115,7 @@ def tried():
         "Nats a word (less is better) of the public corpus's users, under the mean of the last so many rounds' models; "
         "one training each, 10% of sentences with the bug. Last, of the best one's 20 likeliest words."
     )
-    write_rows(HERE / "results_tried", rows, note)
+    write_rows(HERE / "results" / "tried", rows, note)
 
 
 def samples():
@@ -128,7 +128,7 @@ def samples():
         {"sentences with the bug": percent(share), "what the model of words writes": "<br>".join(texts[:6])}
         for share, texts in sorted(first.items())
     ]
-    write_rows(HERE / "results_samples", rows, "")
+    write_rows(HERE / "results" / "samples", rows, "")
 
 
 def picture():
@@ -152,7 +152,7 @@ def picture():
     )
     axes.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(HERE / "unknown_by_position.png")
+    figure.savefig(HERE / "results" / "figures" / "unknown_by_position.png")
 
 
 if __name__ == "__main__":

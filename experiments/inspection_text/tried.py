@@ -29,7 +29,7 @@ def judged(made, unseen, known):
         mean = torch.stack(made.ends[-last:]).mean(0)
         generator = replace(made.generator, parts={"model": mean})
         speaker = Speaker(generator)
-        likely = speaker.model.log_probability(speaker.params, unseen.x).mean()
+        likely = speaker.model.log_probability(speaker.generator.params, unseen.x).mean()
         yield {
             "last": last,
             "held out": float(likely),

@@ -15,7 +15,7 @@ from words import public_words
 
 from fedsynth.assess.scores.reader import Reader
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
+from fedsynth.data.text import Text
 from fedsynth.research.corpora import stack_exchange
 from fedsynth.research.exposure import Frame, exposures
 from fedsynth.rng import Rng
@@ -66,7 +66,7 @@ def main():
     found = []
     for seed in range(*options.seeds):
         rows, canaries = planted(users, frame, Rng(seed).at("canaries"))
-        clients = clients_of(rows, TextEncoding(schema).encode)
+        clients = clients_of(rows, lambda texts: Text(schema).encode(texts)[0])
         for word in options.epsilons:
             epsilon = None if word == "none" else float(word)
             made = train(

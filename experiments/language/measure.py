@@ -17,7 +17,7 @@ from words import public_words
 
 from fedsynth.assess.scores.reader import Reader
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
+from fedsynth.data.text import Text
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.research.corpora import shakespeare, stack_exchange, tenth
 from fedsynth.rng import Rng
@@ -85,7 +85,7 @@ def measure(row, options):
     known, unseen = users_of(data, options.holdout)
     schema, spent = schema_of(row, data, known)
     users = pieces_by_user(known, schema)
-    clients = clients_of(users[: options.users], TextEncoding(schema).encode)
+    clients = clients_of(users[: options.users], lambda texts: Text(schema).encode(texts)[0])
     tested = few_of_each(unseen, schema)
     for seed in range(*options.seeds):
         made = train(

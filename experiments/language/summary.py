@@ -7,7 +7,7 @@ import numpy as np
 from fedsynth.research.plain_rows import measured, spread, write_rows
 
 HERE = Path(__file__).resolve().parent
-MEASURED = HERE / "measured"
+MEASURED = HERE / "results" / "measured"
 NAMES = {"stackexchange": "Stack Exchange by user", "shakespeare": "Shakespeare by role"}
 
 
@@ -68,7 +68,7 @@ def canaries():
         cells["unigrams"] = spread([first["unigrams"]], 1)
         found.append(cells)
     write_rows(
-        HERE / "results_canaries",
+        HERE / "results" / "canaries",
         found,
         "Mean exposure of ten canaries each, by rank among all fillings; 300 users.",
     )
@@ -86,7 +86,7 @@ def tried():
             "next word ↑": f"{100 * line['next word']:.1f}%",
         }
         found.append({**cells, "parameters": f"{line['parameters']:,}", **scores})
-    write_rows(HERE / "results_tried", found, "Four batches of 16 sentences a client and round.")
+    write_rows(HERE / "results" / "tried", found, "Four batches of 16 sentences a client and round.")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from fedsynth.data.clients import Clients, Padded
-from fedsynth.data.text import TextEncoding
+from fedsynth.data.text import Text
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import run
 from fedsynth.privacy import account
@@ -123,7 +123,7 @@ def clients_of(rows_by_user, encode):
 
 def pieces_by_user(frame, schema):
     """Each user's texts, cut as the schema says."""
-    encoding = TextEncoding(schema)
+    encoding = Text(schema)
     found = {}
     for user, text in zip(frame["user"], frame["text"], strict=True):
         found.setdefault(user, []).extend(piece for piece in encoding.pieces(text) if piece)

@@ -5,9 +5,9 @@
     python experiments/pp_fedgan/measure.py time mnist --systems "every step" --no-privacy --out FILE
 
 Clients (ten, unless asked otherwise) hold all training images. Scores are of 10,000 synthetic images against the test
-split, in the features of a LeNet that was trained once on real training images (lenets/; its hash stands in every
-result). The
-runs are seeded simulations; epsilon is what the client that was used most would have paid, the class balance not
+split, in the features of a LeNet that was trained once on real training images (results/lenets; its hash
+stands in every result). The runs are seeded simulations; epsilon is what the client that was used most would have
+paid, the class balance not
 counted where nothing else is asked for: it is even. `quality`:
     opening        pp_fedgan's defaults, ten rounds of all: one noisy answer buys what the generator starts from
     published      PP-FedGAN's settings: 94 steps of the discriminator, then 94 of the generator, ten rounds of all
@@ -54,7 +54,7 @@ from fedsynth.simulator.inprocess import InProcess
 from fedsynth.simulator.speeds import Speeds
 from fedsynth.simulator.virtual_clock import VirtualClock
 
-LENETS = Path(__file__).parent / "lenets"
+LENETS = Path(__file__).parent / "results" / "lenets"
 CLIENTS, DELTA, PASSES, MADE = 10, 1e-4, 20, 10_000
 STEPS, BATCH = 94, 128  # of a client's use: two passes over 6,000 images
 PAPER = {"start_share": 0.0, "batch_rate": BATCH / 6000, "steps": STEPS, "generator_batch": BATCH}

@@ -1,4 +1,4 @@
-"""Write the tables of this experiment's README and draw its figures from the files in measured/. No number is typed.
+"""Write the tables of this experiment's README and draw its figures from results/measured/. No number is typed.
 
 python experiments/pp_fedgan/show.py
 """
@@ -32,7 +32,7 @@ PAPER = {  # epsilon that PP-FedGAN's Table 5 states, by data set and noise
 
 def results(what: str) -> list[dict]:
     """The result files of one kind."""
-    found = [json.loads(path.read_text()) for path in sorted((HERE / "measured").glob("*.json"))]
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "results" / "measured").glob("*.json"))]
     return [result for result in found if result["what"] == what]
 
 
@@ -156,7 +156,7 @@ def over_noise() -> None:
             axis.set(xlabel="noise multiplier", title=measure.upper())
     axes[0].legend(frameon=False)
     figure.tight_layout()
-    figure.savefig(HERE / "over_noise.png", dpi=110)
+    figure.savefig(HERE / "results" / "figures" / "over_noise.png", dpi=110)
 
 
 def over_time() -> str:
@@ -182,7 +182,7 @@ def over_time() -> str:
     axis.set(xlabel="simulated minutes", ylabel="FID", xscale="log", yscale="log")
     axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
-    figure.savefig(HERE / "over_time.png", dpi=110)
+    figure.savefig(HERE / "results" / "figures" / "over_time.png", dpi=110)
     heads = ["order", "system", "versions", "minutes in all", *(f"to FID {goal}" for goal in GOALS)]
     return table([*heads, "last FID", "IS", "CNN", "ε"], rows)
 
@@ -191,7 +191,7 @@ def main() -> None:
     """Replace what stands between the marks in the README."""
     over_noise()
     text = (HERE / "README.md").read_text()
-    rows = tables.table(tables.load(HERE / "measured_adult"))
+    rows = tables.table(tables.load(HERE / "results" / "measured_adult"))
     made_of = {"quality": quality(), "adult": rows, "layers": layers(), "time": over_time()}
     for name, made in made_of.items():
         marks = f"<!-- {name} -->", f"<!-- end of {name} -->"

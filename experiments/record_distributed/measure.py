@@ -97,7 +97,7 @@ def trained(name, frame, site, schema, seed, values, masked=False):
     values = recipe.values(values)
     algorithm = recipe.build(replace(recipe.task(schema, count), largest=0), values)
     algorithm = algorithm if masked else unmasked(algorithm)
-    raw = RawClients(site.astype(np.int64), count, tuple(map(str, range(count))), frame=frame)
+    raw = RawClients(site.astype(np.int64), count, tuple(map(str, range(count))), data=frame)
     rng = Rng(seed)
     link = InProcess(encode_clients(raw, schema), rng)
     state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None)

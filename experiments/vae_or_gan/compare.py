@@ -1,6 +1,6 @@
 """VAE or GAN: epsilon, student accuracy, parameters and time of measured rows, as a table and a radar plot.
 
-Reads what `fedsynth experiment run` left in measured/ and writes results/*.json for `make tables` and radar.png.
+Reads results/measured/ of `fedsynth experiment run` and writes results/*.json for `make tables` and a radar plot.
 Numbers of parameters come from the models that the settings build.
 """
 
@@ -89,7 +89,7 @@ def radar(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Read, count, write."""
-    found = [json.loads(path.read_text()) for path in sorted((HERE / "measured").glob("*.json"))]
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "results" / "measured").glob("*.json"))]
     rows = sorted((row(result) for result in found), key=lambda each: -each["student accuracy"])
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
@@ -97,7 +97,7 @@ def main() -> None:
         told = {"order": number, "layout": "plain", "cells": cells(each), "note": THESIS}
         (folder / f"{number}.json").write_text(json.dumps(told, indent=1) + "\n")
     if rows:
-        radar(rows, HERE / "radar.png")
+        radar(rows, HERE / "results" / "figures" / "radar.png")
 
 
 if __name__ == "__main__":

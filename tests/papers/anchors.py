@@ -144,9 +144,10 @@ class Allowance:
 
 ALLOWANCES = (
     Allowance("C-DPD-fVAE, MNIST (rounds)", 0.2, 1.0, 10.0),
-    Allowance("C-DPD-fVAE, MNIST (rounds)", 0.2, 1.0, 1.0),
+    Allowance("C-DPD-fVAE, MNIST (rounds)", 0.1, 2.0, 1.0),
     Allowance("fVAE with central noise, MNIST (rounds)", 0.2, 1.2, 10.0),
-    Allowance("C-DPD-fVAE, CelebA (rounds)", 0.01, 2.0, 10.0),
+    Allowance("fVAE with central noise, CelebA (rounds)", 0.01, 2.0, 10.0),
+    Allowance("C-DPD-fVAE, CelebA (rounds)", 0.02, 0.7, 10.0),
     Allowance("L-DPD-fVAE, MNIST, batch 20 of 120 (steps)", 20 / 120, 1.2, 10.0),
 )
 
@@ -239,6 +240,9 @@ def page() -> str:
         pp_paper=", ".join(published_of(row) for row in PP_FEDGAN[:3]),
         pp_one=", ".join(number(numbers(_one_epoch(row)).rdp) for row in PP_FEDGAN[:3]),
         rounds_legacy=ALLOWANCES[0].rounds("rdp-legacy"),
+        few_legacy=ALLOWANCES[1].rounds("rdp-legacy"),
+        few_rdp=ALLOWANCES[1].rounds("rdp"),
+        few_pld=ALLOWANCES[1].rounds("pld"),
         rounds_rdp=ALLOWANCES[0].rounds("rdp"),
         rounds_pld=ALLOWANCES[0].rounds("pld"),
     )

@@ -45,6 +45,9 @@ def test_reference_values():
 def test_rounds_that_dpd_fvae_allows():
     first = anchors.ALLOWANCES[0]
     assert [first.rounds(name) for name in ("rdp-legacy", "rdp", "pld")] == [30, 38, 48]
+    at_one, faces = anchors.ALLOWANCES[1], anchors.ALLOWANCES[4]
+    assert [at_one.rounds(name) for name in ("rdp-legacy", "rdp", "pld")] == [5, 11, 16]
+    assert [faces.rounds(name) for name in ("rdp-legacy", "rdp", "pld")] == [746, 945, 1220]
 
 
 def test_the_page_is_up_to_date():

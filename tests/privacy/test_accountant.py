@@ -14,6 +14,7 @@ from dp_accounting import (
 )
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as library
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from fedsynth.errors import BadInput, NotPrivate
@@ -34,6 +35,7 @@ from fedsynth.privacy.accountant import (
     renyi_curve,
 )
 from fedsynth.privacy.events import EpsilonDeltaDpEvent, compose, repeat
+from fedsynth.privacy.gaussian_loss import _Gaussian, _unsampled, gaussian_loss
 from fedsynth.privacy.pairs import Loss, Step, steps_of
 
 SAMPLED = PoissonSampledDpEvent(0.2, GaussianDpEvent(2.0))
@@ -301,3 +303,70 @@ def test_steps_cost_what_their_event_does_by_each_accountant():
     assert answer_steps(steps(SAMPLED), 1e-5) == answer(SAMPLED, 1e-5)
     legacy = answer(repeat(SAMPLED, 30), 1e-5, accountant="rdp-legacy").epsilon
     assert legacy == epsilon_rdp(steps(repeat(SAMPLED, 30)), 1e-5, legacy=True)
+
+
+def test_an_order_at_which_the_library_fails_counts_as_infinite_and_no_cost_as_none():
+    orders = (1.5, 2.0, 8.0, 64.0)
+    tiny = PoissonSampledDpEvent(1e-8, GaussianDpEvent(1e4))
+    with quiet():
+        said = RdpAccountant(orders).compose(tiny).rdp
+        curve = renyi_curve([(Step(renyi=tiny), 3)], orders)
+    assert 0 < (said < 0).sum() < len(orders)  # the library would read these as a cost of nothing
+    assert np.isinf(curve).tolist() == (said < 0).tolist()
+    never = PoissonSampledDpEvent(0.0, GaussianDpEvent(1.0))
+    assert np.isfinite(renyi_curve([(Step(renyi=never), 1)], orders)).all()
+
+
+def test_small_losses_get_a_grid_that_is_fine_beside_them():
+    many = steps(repeat(PoissonSampledDpEvent(0.001, GaussianDpEvent(4.0)), 100))
+    assert interval_for(many, 1e-5) <= 2 * 0.05 * 0.001 / 4.0
+
+
+def test_the_accountant_is_pld_unless_another_is_named_and_legacy_is_another_than_rdp():
+    assert answer_steps(steps(SAMPLED), 1e-5) == answer(SAMPLED, 1e-5, accountant="pld")
+    by_name = {name: answer(SAMPLED, 1e-5, accountant=name).epsilon for name in ("rdp", "rdp-legacy")}
+    assert by_name["rdp-legacy"] == epsilon_rdp(steps(SAMPLED), 1e-5, True) > by_name["rdp"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "rate", "interval"),
+    [
+        (1.0, 0.1, 1e-3),
+        (0.5, 0.8, 1e-3),
+        (3.2, 0.01, 1e-4),
+        (1.7, 0.999, 1e-3),
+        (0.8, 1e-3, 1e-3),
+        (2.0, 0.5, 1e-3),
+    ],
+)
+def test_sampled_noise_has_the_library_s_own_distribution(scale, rate, interval):
+    whole = library.from_gaussian_mechanism(scale, value_discretization_interval=interval, sampling_prob=rate)
+    quick = gaussian_loss(scale, rate, interval)
+    grid = np.linspace(-2.0, 6.0, 50)
+    for count in (1, 7):
+        expected, shown = (pld.self_compose(count) for pld in (whole, quick))
+        np.testing.assert_allclose(
+            shown.get_delta_for_epsilon(grid), expected.get_delta_for_epsilon(grid), rtol=1e-9, atol=0
+        )
+
+
+def test_a_loss_that_sampling_does_not_reach_is_no_number():
+    loss = _Gaussian(1.0, sampling_prob=0.1, adjacency_type=AdjacencyType.REMOVE)
+    with quiet():
+        never = loss.get_delta_for_epsilon(np.array([-5.0, math.log(0.9), 0.0]))
+    assert never.tolist() == [-math.expm1(-5.0), pytest.approx(0.1), loss.get_delta_for_epsilon([0.0])[0]]
+    with pytest.raises(ValueError, match="which sampling does not reach"):
+        _unsampled(np.array([-1.0]), 0.1)
+
+
+def test_a_grid_is_no_finer_than_is_wanted_and_no_coarser_than_it_must_be():
+    """A rough estimate of epsilon that is far too high does not make the grid coarse; the reach of one loss does."""
+    assert interval_for(steps(GaussianDpEvent(50.0)), 1e-5) == FINE
+    for rate, noise, times, grid in ((0.001, 0.1, 50, 3.2e-3), (0.0001, 0.2, 5000, 1.6e-3)):
+        event = repeat(PoissonSampledDpEvent(rate, GaussianDpEvent(noise)), times)
+        assert interval_for(steps(event), 1e-5) == pytest.approx(grid)
+
+
+def test_a_step_without_a_loss_keeps_its_own_renyi_event():
+    assert accountant._nearest_renyi(Step(renyi=GaussianDpEvent(3.0))) == GaussianDpEvent(3.0)
+    assert accountant._nearest_renyi(Step(loss=Loss("bounded", 1.0))) is None

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.clip import Clip, clip_l2, to_grid
+from fedsynth.privacy.clip import Clip, clip_l2, nearest_on_grid, to_grid
 
 
 def exact_square(row):
@@ -138,3 +138,8 @@ def test_the_largest_and_the_smallest_bound_can_be_used(bound):
 def test_a_bound_whose_grid_would_leave_the_floats_is_refused(bound):
     with pytest.raises(BadInput, match="between 2.-60 and 2.60"):
         Clip(bound)
+
+
+def test_the_nearest_multiple_is_nearest():
+    x = torch.tensor([0.30, -0.13, 0.124, 7.0])
+    assert nearest_on_grid(x, 0.25).tolist() == [0.25, -0.25, 0.0, 7.0]

@@ -284,3 +284,11 @@ def test_advice_goes_up_to_the_most_bits_and_no_further():
         build(10**7)
     with pytest.raises(BadInput, match="wrap"):
         replace(FOUR, wrap=1.0)
+
+
+@pytest.mark.parametrize("bits", [13, 14])
+def test_all_unknown_shares_hold_the_whole_noise_and_three_steps_more(bits):
+    mechanism = DistributedGaussian(Clip(1.0), 1.5, 20, Parties(4, 4), 4, bits=bits, rotate=False)
+    together = mechanism.wire(20).share ** 2 * mechanism.parties.honest
+    assert together == pytest.approx(1.5**2 * mechanism.limit + 3.0**2, rel=1e-5)
+    assert together > 1.5**2 * mechanism.limit + 3.0**2

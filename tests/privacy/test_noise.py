@@ -267,11 +267,6 @@ def test_blocks_are_a_32nd_to_a_16th_of_the_scale(sigma, bits):
     assert reach > 13.5 * sigma and reach <= 13.5 * sigma + 2 * 2**bits
 
 
-def test_the_nearest_multiple_is_nearest():
-    x = torch.tensor([0.30, -0.13, 0.124, 7.0])
-    assert noise.nearest_on_grid(x, 0.25).tolist() == [0.25, -0.25, 0.0, 7.0]
-
-
 def thinned(blocks, start, place, heights, rng=None):
     count = len(heights)
     rows = (np.full(count, value, dtype=np.int64) for value in (start, place))
@@ -328,3 +323,8 @@ def test_no_noise_is_as_precise_as_noise():
     assert (
         grid_noise(3, 0.0, 0.5, Rng()).dtype == client_noise([1], 3, 0.0, 0.5, Rng(1)).dtype == torch.float64
     )
+
+
+def test_no_batch_of_seeded_draws_repeats_another():
+    drawn = discrete_gaussian(1000.0, 150_000, Rng(7))
+    assert drawn.tobytes().count(drawn[:50].tobytes()) == 1

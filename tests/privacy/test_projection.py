@@ -3,7 +3,6 @@
 import pytest
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.planning import Population, Settings, plan_rows, projected_rows
 from fedsynth.privacy.projection import Training, default_delta, project_central, project_local
 
 SIMULATED = Training(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
@@ -39,21 +38,3 @@ def test_local_noise_is_the_global_one_times_the_root_of_the_cohort():
 def test_a_population_below_the_cohort_is_refused():
     with pytest.raises(BadInput, match="cohort of 1000"):
         project_central(SIMULATED, 500)
-
-
-def test_more_clients_never_cost_more():
-    settings = Settings("fvae", rate=0.1, rounds=50, epochs=1, batch_size=32)
-    central = plan_rows(settings, Population(200, 20_000, 3.0, 1e-5))[0]
-    rows = [row for row in projected_rows(central, [200, 2000, 20_000]) if row.trust == "central"]
-    costs = [row.epsilon for row in rows]
-    assert costs == sorted(costs, reverse=True) and costs[0] == pytest.approx(3.0, abs=0.01)
-
-
-def test_pooled_rows_have_no_clients():
-    settings = Settings("central_vae", rate=0.1, rounds=5, epochs=1, batch_size=256, pooled=True)
-    assert [row.unit for row in plan_rows(settings, Population(10, 20_000, 3.0, 1e-5))] == ["record"]
-
-
-def test_a_plan_needs_people():
-    with pytest.raises(BadInput, match="at least one record"):
-        Population(100, 10, 1.0, 1e-5)

@@ -198,7 +198,7 @@ def test_a_view_may_have_all_columns_or_those_that_are_always_asked():
 def test_a_column_that_nobody_was_asked_about_is_unknown():
     views, _ = told((1, 2, 0), 2.0, 1)
     wire = views.wire(3)
-    assert wire.joint(wire.zero(), 0, 1).tolist() == [[1 / 6] * 3] * 2
+    assert wire.joint(wire.zero(), 0, 1).tolist() == [[1 / 6] * 3] * 2 and wire.zero().dtype == torch.float64
     assert (wire.answered(wire.zero()) == 0).all() and (wire.honest(wire.zero()) == 1).all()
 
 

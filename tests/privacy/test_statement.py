@@ -59,7 +59,7 @@ def test_shown_numbers_are_never_below_the_computed_ones():
     assert [shown(value) for value in (7.9301, 7.93, 0.1234, 12.01, 123.4, 99.95)] == [
         "7.94", "7.93", "0.124", "12.1", "124", "100",
     ]  # fmt: skip
-    assert belief(0.0) == "50.0%" and belief(40.0) == "practical certainty"
+    assert belief(0.0) == "50.0%" and belief(40.0) == "practically 100%"
 
 
 def test_releases_are_listed_with_what_each_costs_alone(made):
@@ -76,7 +76,7 @@ def test_releases_are_listed_with_what_each_costs_alone(made):
 
 def test_it_says_what_is_protected_against_whom_and_what_is_not(made):
     assert made.private and not made.simulation and made.trust == "central"
-    assert "all data of one participant together" in made.text
+    assert "all data of one client (whoever owns the rows, such as a patient) together" in made.text
     assert "has to be trusted" in made.text and "drawn independently" in made.text
     assert "One key opens all messages." in made.text.split("Not covered:")[1]
 
@@ -151,6 +151,10 @@ def test_what_the_words_say_of_delta_is_so(claimed, times):
     shift = brentq(lambda shift: delta_of(shift) - 1e-5, 1e-3, 10)
     assert exceeded(shift, claimed) / 1e-5 == pytest.approx(times, abs=0.1)
     assert exceeded(shift, claimed + math.log(2)) <= 2e-5
+
+
+def test_a_statement_without_a_claim_counts_nobody(ledger):
+    assert statement(ledger, delta=3e-6, sampling="poisson", units=333_334, seeded=True).units is None
 
 
 @pytest.mark.parametrize(("units", "private"), [(299_999, True), (333_334, False), (None, True)])

@@ -10,11 +10,12 @@ import logging
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from hashlib import sha256
+from typing import Literal, TypeVar
 
 import numpy as np
 from dp_accounting import (
@@ -29,6 +30,8 @@ from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from fedsynth.errors import BadInput, NotPrivate, nearest
+from fedsynth.privacy.gaussian_loss import gaussian_loss
+from fedsynth.privacy.loss_distribution import self_composed
 from fedsynth.privacy.pairs import Loss, Step, steps_of
 
 Accountant = Literal["pld", "rdp", "rdp-legacy"]
@@ -44,8 +47,8 @@ _SHARE = 0.05
 _MOST_INTERVAL = 1.0  # a coarser grid says nothing, and overflows in the library
 _FEW_ORDERS = (1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256)
 _ROUGH_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
-_MOST_CURVES = 64
-_CURVES: OrderedDict[tuple[str, NeighboringRelation, tuple[float, ...] | None], np.ndarray] = OrderedDict()
+_MOST_CURVES, _MOST_ANSWERS = 64, 4096
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,19 @@ class Answer:
 
     epsilon: float
     accountant: str
+
+
+_CURVES: OrderedDict[Hashable, np.ndarray] = OrderedDict()
+_ANSWERS: OrderedDict[Hashable, Answer] = OrderedDict()
+
+
+def _once(known: OrderedDict[Hashable, T], most: int, key: Hashable, compute: Callable[[], T]) -> T:
+    """Return what was computed for this key before, or compute it; the oldest of more than `most` are forgotten."""
+    if key not in known:
+        known[key] = compute()
+        while len(known) > most:
+            known.popitem(last=False)
+    return known[key]
 
 
 @contextmanager
@@ -92,9 +108,15 @@ def answer_steps(steps: Counted, delta: float, *, accountant: str = "pld", preci
     basic = sum(step.pure * count for step, count in steps)
     if delta == 0 or any(step.loss is None and step.renyi is None for step, _ in steps):
         return Answer(basic, accountant)
+    spelled = repr((steps, delta, accountant, precision))  # not every event can be hashed
     with quiet():
-        found = _ask(steps, delta, accountant, precision)
-    return Answer(min(found.epsilon, basic), found.accountant)
+        known = _once(
+            _ANSWERS,
+            _MOST_ANSWERS,
+            sha256(spelled.encode()).digest(),
+            lambda: _ask(steps, delta, accountant, precision),
+        )
+    return Answer(min(known.epsilon, basic), known.accountant)
 
 
 def check(delta: float, accountant: str) -> None:
@@ -157,8 +179,14 @@ def composed(steps: Counted, interval: float) -> library.PrivacyLossDistribution
     total = library.identity(value_discretization_interval=interval)
     for step, count in steps:
         assert step.loss is not None
-        total = total.compose(one_loss(step.loss, interval).self_compose(count))
+        total = total.compose(repeated_loss(step.loss, interval, count))
     return total
+
+
+@lru_cache(maxsize=8)  # megabytes each
+def repeated_loss(loss: Loss, interval: float, count: int) -> library.PrivacyLossDistribution:
+    """The distribution of a release that happens `count` times."""
+    return self_composed(one_loss(loss, interval), count)
 
 
 @lru_cache(maxsize=16)
@@ -171,6 +199,8 @@ def one_loss(loss: Loss, interval: float) -> library.PrivacyLossDistribution:
         return library.from_laplace_mechanism(
             loss.scale, value_discretization_interval=interval, sampling_prob=loss.rate
         )
+    if loss.relation != NeighboringRelation.REPLACE_ONE:
+        return gaussian_loss(loss.scale, loss.rate, interval)
     return library.from_gaussian_mechanism(
         loss.scale,
         value_discretization_interval=interval,
@@ -244,13 +274,11 @@ def renyi_curve(steps: Counted, orders: Sequence[float] | None = None) -> np.nda
 
 
 def _one_curve(event: DpEvent, relation: NeighboringRelation, orders: tuple[float, ...] | None) -> np.ndarray:
-    key = (repr(event), relation, orders)  # not every event can be hashed
-    if key not in _CURVES:
-        while len(_CURVES) >= _MOST_CURVES:
-            _CURVES.popitem(last=False)
+    def compute() -> np.ndarray:
         one = RdpAccountant(orders, relation).compose(event).rdp
-        _CURVES[key] = np.where(np.isnan(one) | (one < 0), np.inf, one + _ROUNDING)
-    return _CURVES[key]
+        return np.where(np.isnan(one) | (one < 0), np.inf, one + _ROUNDING)
+
+    return _once(_CURVES, _MOST_CURVES, (repr(event), relation, orders), compute)
 
 
 def epsilon_rdp(

@@ -173,7 +173,7 @@ class Odometer:
             interval = engine.interval_for(steps, self.delta, self.precision)
             if self._base is None or interval != self._interval:
                 self._base, self._interval = engine.composed(self._fixed_steps(), interval), interval
-            whole = self._base.compose(engine.one_loss(step.loss, interval).self_compose(count * rounds))
+            whole = self._base.compose(engine.repeated_loss(step.loss, interval, count * rounds))
             return float(whole.get_epsilon_for_delta(self.delta))
 
 

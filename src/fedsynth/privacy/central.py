@@ -9,9 +9,9 @@ from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent
 from torch import Tensor
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.mechanism import Real, Release, State
-from fedsynth.privacy.noise import grid_noise, nearest_on_grid
+from fedsynth.privacy.clip import Clip, nearest_on_grid
+from fedsynth.privacy.mechanism import Real, Release, State, Unit
+from fedsynth.privacy.noise import grid_noise
 from fedsynth.rng import Rng
 
 
@@ -39,7 +39,8 @@ def noisy(total: Tensor, scale: float, step: float, rng: Rng) -> Tensor:
 class CentralGaussian:
     """Each client's vector is clipped; the server adds noise of `noise_multiplier * clip.bound` to the sum.
 
-    The server sees the clear sum (and, over a clear transport, each vector): trust is central.
+    The server sees the clear sum (and, over a clear transport, each vector): trust is central. For `unit="record"` a
+    client's vector is the sum over its records, each within the clip: whoever builds it sees to that.
 
     >>> CentralGaussian(Clip(1.0), noise_multiplier=1.1).release.event
     GaussianDpEvent(noise_multiplier=1.1)
@@ -47,19 +48,20 @@ class CentralGaussian:
 
     clip: Clip
     noise_multiplier: float
+    unit: Unit = "client"
 
     def __post_init__(self) -> None:
         gaussian_event(self.noise_multiplier)
 
     @property
     def release(self) -> Release:
-        """One Gaussian release of the sum, for the client as a whole."""
+        """One Gaussian release of the sum, for the client as a whole or for each record."""
         event = gaussian_event(self.noise_multiplier)
-        return Release("noisy sum of clipped client updates", "client", "central", event)
+        return Release(f"noisy sum of clipped {self.unit} updates", self.unit, "central", event)
 
     def wire(self, dim: int) -> Real:
         """A real vector a client."""
-        return Real(dim, reach=self.clip.bound, as_is=True)
+        return Real(dim, reach=self.clip.bound if self.unit == "client" else None, as_is=True)
 
     def init(self) -> State:
         """No state."""

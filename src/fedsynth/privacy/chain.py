@@ -41,10 +41,11 @@ def digest(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(_spell({k: v for k, v in line.items() if k != "hash"})).hexdigest()
 
 
+_WRITER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
 def _spell(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(
-        line, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
+    return _WRITER.encode(line).encode()
 
 
 def link(line: Mapping[str, Any], index: int, previous: str) -> dict[str, Any]:

@@ -61,6 +61,11 @@ def to_grid(x: Tensor, step: float) -> Tensor:
     return steps.mul_(step).add_(0.0)  # turns -0.0, which would travel as another number, into 0.0
 
 
+def nearest_on_grid(x: Tensor, step: float) -> Tensor:
+    """The nearest multiples of `step`."""
+    return torch.round(x / step) * step
+
+
 @dataclass(frozen=True)
 class Clip:
     """An L2 bound on one client's contribution, as a whole or shared out over consecutive blocks.

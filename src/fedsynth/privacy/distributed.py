@@ -227,7 +227,7 @@ class DistributedGaussian:
         return self._loss(self.bits)
 
     def _loss(self, bits: int) -> float:
-        steps = self._steps(bits)
+        steps = self.steps if bits == self.bits else self._steps(bits)
         if steps < 1:
             return math.inf
         if not self.noise_multiplier:
@@ -329,9 +329,12 @@ class DistributedGaussian:
         """Contributions [rows, dim] clipped, rotated and in grid steps."""
         return self.rotation.apply(self.clip.apply(x), turn) / self.grid
 
-    def noised(self, integers: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
-        """Integers [parties, length] plus each party's share of the noise, modulo 2^bits."""
-        sigma = self._share(self.steps)
+    def noised(self, integers: Tensor, rng: Rng, ids: np.ndarray, shares: int = 1) -> Tensor:
+        """Integers [parties, length] plus each party's noise, modulo 2^bits: its share, or so many drawn as one.
+
+        A sum of `shares` discrete Gaussians is one of so many times the variance (docs/secure-aggregation.md).
+        """
+        sigma = self._share(self.steps) * math.sqrt(shares)
         scale = math.sqrt(max(sigma**2 - _SMOOTHING**2, 0.0))  # what `client_noise` adds three steps to
         noise = client_noise(ids, integers.shape[1], scale, 1.0, rng.at("share"), integers.device)
         return ((integers + noise) % 2.0**self.bits).to(torch.int32)

@@ -49,7 +49,11 @@ class Table:
         """
         with localcontext(PRECISION):
             parts = [Fraction(weight) for weight in weights]
-        scaled = [int(part * (1 << 192) / max(parts)) for part in parts]
+        most = max(parts)
+        scaled = [
+            (part.numerator * most.denominator << 192) // (part.denominator * most.numerator)
+            for part in parts
+        ]
         total, running, cumulative = sum(scaled), 0, []
         for part in scaled[:-1]:
             running += part

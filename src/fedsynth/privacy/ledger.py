@@ -255,6 +255,17 @@ class Ledger:
         return self._last_hash
 
     @property
+    def shown(self) -> str:
+        """How many lines there are and the hash of the last: what a site shows of its ledger."""
+        self._look()
+        return f"{len(self._lines)}:{self._last_hash}"
+
+    def hash_at(self, count: int) -> str:
+        """The hash of the last of the first `count` lines; empty if there are not so many."""
+        self._look()
+        return str(self._lines[count - 1]["hash"]) if 0 < count <= len(self._lines) else ""
+
+    @property
     def _last_hash(self) -> str:
         return str(self._lines[-1]["hash"]) if self._lines else chain.FIRST
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.errors import BadInput
+from fedsynth.privacy.clip import nearest_on_grid
 from fedsynth.privacy.draw import ONE, PRECISION, Table, refined, words
 from fedsynth.rng import Rng, expand_normal
 
@@ -157,8 +158,3 @@ def client_noise(
     if scale > 0 and rng.reproducible:
         return nearest_on_grid(expand_normal(rng.keys(ids, device), (dim,)).to(torch.float64) * scale, step)
     return grid_noise(len(ids) * dim, scale, step, rng).reshape(len(ids), dim).to(device)
-
-
-def nearest_on_grid(x: Tensor, step: float) -> Tensor:
-    """The nearest multiples of `step`."""
-    return torch.round(x / step) * step

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from fedsynth.errors import BadInput, nearest
-from fedsynth.plugins import Plugins, load_plugins
+from fedsynth.plugins import load_plugins
 from fedsynth.privacy.mechanism import Mechanism
 
 _HALVES = ("release", "wire", "init", "privatize", "estimate")
@@ -15,17 +14,12 @@ _HALVES = ("release", "wire", "init", "privatize", "estimate")
 
 def mechanism_named(name: str) -> Callable[..., Mechanism]:
     """The class of a mechanism that an installed package brings."""
-    plugins = _installed()
+    plugins = load_plugins("fedsynth.mechanisms", _problem)
     if name not in plugins.objects:
         why = plugins.broken.get(name) or f"unknown; {nearest(name, plugins.objects)}"
         raise BadInput(f"mechanism={name!r}: {why}")
     mechanism: Callable[..., Mechanism] = plugins.objects[name]
     return mechanism
-
-
-@cache
-def _installed() -> Plugins:
-    return load_plugins("fedsynth.mechanisms", _problem)
 
 
 def _problem(name: str, value: Any) -> str | None:

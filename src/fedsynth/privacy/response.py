@@ -241,6 +241,18 @@ class Views:
         fixed = np.broadcast_to(np.array(self.always, dtype=np.int64), (len(words), len(self.always)))
         return np.sort(np.concatenate([others[places], fixed], axis=1), axis=1)
 
+    @property
+    def extremes(self) -> np.ndarray:
+        """Two rows [2, columns] that differ in every column."""
+        return np.stack([np.zeros(len(self.sizes), dtype=np.int64), np.asarray(self.sizes) - 1])
+
+    def contrast(self, messages: Tensor) -> np.ndarray:
+        """How much more each message speaks for the second of the extremes than for the first."""
+        views, cells = messages.numpy()[:, :-1], messages.numpy()[:, -1]
+        sizes = np.asarray(self.sizes)[views]
+        first, second = (ravel(row[views], sizes) == cells for row in self.extremes)
+        return second.astype(float) - first
+
     def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
         """The sum as it is: what it tells is read by `Answers.joint`."""
         return total, state

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedsynth.data.atomic import write_file
+from fedsynth.data.notebook import card
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.accountant import Answer, answer
 from fedsynth.privacy.ledger import EVERYONE, Ledger, Line, priced
@@ -67,6 +68,19 @@ class Statement:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        epsilon = "none claimed" if self.epsilon is None else shown(self.epsilon)
+        delta = "none claimed" if self.delta is None else f"{self.delta:g}"
+        whole = "yes" if self.private else "no: read what is not covered"
+        facts = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "protected": self.unit,
+            "trusted": self.trust,
+            "complete": whole,
+        }
+        return card("Privacy statement", facts, self.text)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values under the names that users and checkers rely on."""

@@ -9,34 +9,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedsynth.privacy.statement import Statement
 
-_UNITS = {"client": "all data of one participant together", "record": "one row of one participant's data"}
-_WHOSE = {"client": "a given participant's data", "record": "a given row"}
+_UNITS = {
+    "client": "all data of one client (whoever owns the rows, such as a patient) together",
+    "record": "one row of a client's data",
+}
+_WHOSE = {"client": "a given client's data", "record": "a given row"}
 _NEIGHBOURS = {
     "add-remove": "whether {whose} was used at all",
     "replace-one": "what {whose} contained; that it was used is not hidden",
-    "zero-out": "whether {whose} contributed or was blank; that the participant was there is not hidden",
+    "zero-out": "whether {whose} contributed or was blank; that the client took part is not hidden",
 }
 _AGAINST = {
     "central": "everybody who sees the published model, the synthetic data or anything made from them. The "
     "server that added up the updates saw each of them before the noise and has to be trusted",
-    "distributed": "everybody who sees the published results, the server, and each of the other participants by "
-    "itself, as long as the participants counted as honest do not help the server to open single messages",
-    "local": "the server and everybody else: what left each participant was already noisy, and nobody has to "
+    "distributed": "everybody who sees the published results, the server, and each of the other participants "
+    "(clients, or sites with all their clients) by itself, as long as those counted as honest do not help the "
+    "server to open single messages",
+    "local": "the server and everybody else: what left each client was already noisy, and nobody has to "
     "be trusted",
     "none": "nobody",
 }
-_SAMPLING = {
-    "poisson": "The calculation counts on every {unit} being drawn independently by chance at each step, and on "
-    "nobody learning which were drawn.",
-    "fixed": "The calculation counts on groups of a fixed size being drawn by chance at each step, and on nobody "
-    "learning which were drawn.",
-    "none": "The calculation does not count on any random choice.",
+_GUESSED = {
+    "add-remove": "was used or not",
+    "replace-one": "contained one thing or another",
+    "zero-out": "contributed or was blank",
 }
-_DRAWN = {"client": "participant", "record": "row"}
+_SAMPLING = {
+    "poisson": "The calculation assumes that every {unit} is drawn independently at random at each step, and that "
+    "nobody learns which were drawn.",
+    "fixed": "The calculation assumes that groups of a fixed size are drawn at random at each step, and that nobody "
+    "learns which were drawn.",
+    "none": "The calculation does not rely on any random choice of clients.",
+}
+_DRAWN = {"client": "client", "record": "row"}
 _SOURCE = "The noise and the draws came from the operating system's random source and cannot be repeated."
 _ALWAYS = (
-    "How many participants there are is treated as public.",
-    "Statistics that describe the group as a whole can be learned, also by people whose data were not used.",
+    "How many clients there are is treated as public.",
+    "Statistics about the group as a whole can be learned, and may say something about a person whether or not that "
+    "person's data were used.",
     "Quality figures computed on real rows, settings chosen by looking at real rows, and anything released "
     "outside the ledger are not part of this statement.",
 )
@@ -56,17 +66,17 @@ def shown(epsilon: float) -> str:
 
 
 def belief(epsilon: float) -> str:
-    """The most that an even guess can become, in percent, rounded up.
+    """How certain somebody who thought it equally likely can become, in percent, rounded up.
 
-    >>> belief(1.0), belief(8.0)
-    ('73.2%', '99.97%')
+    >>> belief(1.0), belief(8.0), belief(40.0)
+    ('73.2%', '99.97%', 'practically 100%')
     """
     percent = 100.0 / (1.0 + math.exp(-epsilon))
     for digits in (1, 2, 3, 4):
         up = math.ceil(percent * 10**digits) / 10**digits
         if up < 100.0:
             return f"{up:.{digits}f}%"
-    return "practical certainty"
+    return "practically 100%"
 
 
 def caveats_inferred(columns: Sequence[str]) -> list[str]:
@@ -94,17 +104,17 @@ def caveat_delta(delta: float, unit: str, units: int) -> str:
     """The sentence on a delta that allows to give one of the protected units away.
 
     >>> caveat_delta(0.4, "client", 40)
-    'Delta is 0.4, not below 1 / 40: to give the data of one of the 40 participants away whole would be allowed.'
+    'Delta is 0.4, not below 1 / 40: publishing the data of one of the 40 clients in full would be allowed.'
     """
     whose = {
-        "client": f"the data of one of the {units:,} participants",
+        "client": f"the data of one of the {units:,} clients",
         "record": f"one of the {units:,} rows",
     }
-    return f"Delta is {delta:g}, not below 1 / {units}: to give {whose[unit]} away whole would be allowed."
+    return f"Delta is {delta:g}, not below 1 / {units}: publishing {whose[unit]} in full would be allowed."
 
 
 def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
-    """The sentences on participants that are simulated: rows without owners, dealt out by `split`.
+    """The sentences on clients that are simulated: rows without owners, dealt out by `split`.
 
     >>> caveats_dealt("uniform", "record", reads_rows=False)
     []
@@ -112,17 +122,17 @@ def caveats_dealt(split: str, unit: str, *, reads_rows: bool) -> list[str]:
     sentences = []
     if unit == "client" and split == "rows":
         sentences.append(
-            "No column says whose a row is, so each row was taken as one participant's. Somebody with several rows is "
+            "No column says whose a row is, so each row was treated as one client. A person with several rows is "
             "protected for each of them, not for all together."
         )
     elif unit == "client":
         sentences.append(
-            f"The participants are simulated: rows without owners were dealt out to them ({split}). What is protected "
-            "is the share of one of them, not all that there is about one person, whose rows may lie in many shares."
+            f"The clients are simulated: rows without owners were dealt out to them ({split}). What is protected is "
+            "one client's share, not everything about one person, whose rows may be spread over many shares."
         )
     if reads_rows:
         sentences.append(
-            f"Which rows went to whom depends on what the rows hold ({split}); the calculation takes it as given."
+            f"Which rows went to whom depends on what is in the rows ({split}); the calculation does not cover that."
         )
     return sentences
 
@@ -187,20 +197,19 @@ def _parted(statement: Statement) -> str:
     if statement.against is None:
         return ""
     return (
-        " This epsilon holds against a participant, who knows its own share of the noise; against everybody who "
-        f"knows none of it, it is {shown(statement.against['public'])}."
+        " This epsilon holds against a participant, who knows its own share of the noise. Against everybody who "
+        f"knows none of it, epsilon is {shown(statement.against['public'])}."
     )
 
 
 def _amount(statement: Statement, epsilon: float) -> str:
-    outcome = belief(epsilon)
-    likely = outcome if outcome.startswith("practical") else f"at most {outcome} certainty"
     weak = "" if epsilon <= 10 else " This is a weak bound, whatever attacks achieve in practice."
     return (
-        "In other words: somebody who knows everything else, and holds it for as likely as not that "
-        f"{_WHOSE[statement.unit]} was used in a certain way, can come to {likely} by studying the results, except for "
-        "a total probability mass of delta. Delta is not the probability that this bound is exceeded, which can be "
-        f"many times larger; that the odds exceed twice the bound has a probability of at most twice delta.{weak}"
+        "In other words: somebody who knows everything else, and thinks it equally likely that "
+        f"{_WHOSE[statement.unit]} {_GUESSED[statement.adjacency]}, can become at most {belief(epsilon)} certain by "
+        "studying the results, except for a total probability mass of delta. Delta is not the probability that this "
+        "bound is exceeded, which can be many times larger; the probability that the odds exceed twice the bound is at "
+        f"most twice delta.{weak}"
     )
 
 
@@ -209,7 +218,7 @@ def _projected(statement: Statement) -> list[str]:
         return []
     return [
         "Projection: this is not about a run that took place, but about the same run with "
-        f"{statement.projection:,} participants."
+        f"{statement.projection:,} clients."
     ]
 
 
@@ -256,7 +265,7 @@ def _audit(statement: Statement) -> list[str]:
         return []
     audit = statement.audited
     return [
-        f"An audit ({audit['method']}) showed an epsilon of at least {audit['epsilon_lower']:.3g} with "
+        f"An audit ({audit['method']}) found that epsilon is at least {audit['epsilon_lower']:.3g} with "
         f"{audit['confidence']:.0%} confidence."
     ]
 

@@ -135,7 +135,7 @@ def test_the_loss_shown_does_not_shrink_with_the_weights(build, ten):
     algorithm = replace(
         build("fvae", private=False, learning_rate=1e-9), schedule=FedBuff(10, 10, 1), rounds=6
     )
-    slow = replace(ten["table"], x=ten["table"].x[:1].expand_as(ten["table"].x))
+    slow = replace(ten["table"], encoded=ten["table"].x[:1].expand_as(ten["table"].x))
     shown = []
     trained(algorithm, slow, Speeds(spread=0.8), seen=lambda _, done: shown.append((done.loss, done.clients)))
     full = [loss for loss, _ in shown if loss > 0]

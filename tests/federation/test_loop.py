@@ -5,15 +5,20 @@ import pytest
 import torch
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
+from fedsynth.data.clients import Clients
 from fedsynth.errors import BudgetExhausted, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.fedbuff import FedBuff
-from fedsynth.federation.loop import gather, learn_balance, run
+from fedsynth.federation.loop import ask, gather, learn_balance, run, with_opening_answer
 from fedsynth.federation.schedule import Clock, PoissonCohort
 from fedsynth.privacy.central import CentralGaussian
+from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import When
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
+from fedsynth.simulator.speeds import Speeds
+from fedsynth.simulator.virtual_clock import VirtualClock
+from fedsynth.synthesis.payer import Payer
 from fedsynth.transport.clear import Clear
 
 
@@ -94,8 +99,9 @@ def test_the_loss_in_the_history_is_noisy_under_privacy(name, build, ten):
 def test_a_client_whose_update_is_not_a_number_does_not_poison_the_sum(build, ten):
     algorithm = replace(build("dpd_fvae", noise_multiplier=0.0), schedule=PoissonCohort(10, 1.0))
     clients = ten["table"]
-    spoilt = replace(clients, x=clients.x.clone())
-    spoilt.x[clients.offsets[8] : clients.offsets[9]] = float("nan")
+    rows = clients.x.clone()
+    rows[clients.offsets[8] : clients.offsets[9]] = float("nan")
+    spoilt = replace(clients, encoded=rows)
     state = algorithm.init(Rng(1))
     sums = [
         gather(algorithm, algorithm.schedule, algorithm.transport, InProcess(c, Rng(1)), state, Rng(1))[0]
@@ -182,17 +188,22 @@ def test_a_transport_that_cannot_carry_the_message_is_refused(build):
         replace(algorithm, transport=replace(algorithm.transport, carries=("ring",)))
 
 
-@pytest.mark.parametrize("buffered", [False, True])
-def test_a_run_that_diverges_pays_for_its_whole_plan(build, ten, monkeypatch, buffered):
+def break_model(monkeypatch, version):
+    """From now on the decoder that this version steps to is no number."""
     step = Algorithm.server_round
 
     def broken(self, state, total, rng, weight=1.0):
         after, loss = step(self, state, total, rng, weight)
-        if after.version == 2:
+        if after.version == version:
             after.parts["decoder"][0] = float("nan")
         return after, loss
 
     monkeypatch.setattr(Algorithm, "server_round", broken)
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_a_run_that_diverges_pays_for_its_whole_plan(build, ten, monkeypatch, buffered):
+    break_model(monkeypatch, 2)
     algorithm = build("fvae_record", rounds=5)
     if buffered:
         algorithm = replace(algorithm, schedule=FedBuff(10, 6, 3))
@@ -234,3 +245,114 @@ def test_a_round_is_told_with_its_numbers(build, ten):
         (2, 10, 0, None),
     ]
     assert all(one.seconds > 0 and one.bytes_up > 0 and one.bytes_down > 0 for one in rounds)
+
+
+def test_where_the_server_pays_a_run_that_diverges_pays_for_the_rounds_that_are_left_if_any(
+    build, ten, monkeypatch
+):
+    break_model(monkeypatch, 2)
+    for rounds, expected in ((5, [1, 1, 3]), (2, [1, 1])):
+        payer, words, rng = Payer(Ledger(None), "run"), [], Rng(1)
+        algorithm = build("fvae", rounds=rounds, rate=1.0)
+        link, start = InProcess(ten["table"], rng), algorithm.init(rng.at("init"))
+        run(algorithm, link, start, rng, payer.pay, free, rounds, tell=words.append)
+        assert [line.count for line in payer.ledger.lines()] == expected
+        assert words[0].endswith("more clients in a round; training ends with the model of round 1")
+
+
+def test_every_round_and_every_question_has_noise_of_its_own(build, ten):
+    algorithm = build("fvae", clients=1, rate=1.0)
+    nothing = Clients(ten["table"].x[:0], ten["table"].y[:0], np.array([0, 0]))  # noise alone
+    link, start = InProcess(nothing, Rng(1)), algorithm.init(Rng(1).at("init"))
+    after = [
+        run(algorithm, link, replace(start, version=version), Rng(1), free, free, version + 1)
+        for version in (0, 1)
+    ]
+    assert not torch.equal(after[0].parts["decoder"], after[1].parts["decoder"])
+    one = algorithm.opening
+    other = replace(one, what="another question")
+    answers = [ask(query, link, start, Rng(1), free) for query in (one, other, one)]
+    assert torch.equal(answers[0], answers[2]) and not torch.equal(answers[0], answers[1])
+
+
+class Witnessed(InProcess):
+    """Clients in this process, some of whom are away, and a record of what the loop says."""
+
+    def __init__(self, clients, away=(), later=()):
+        super().__init__(clients, Rng(1), chunk=1)
+        self.away, self.later, self.arrivals, self.asked, self.commits = away, later, 0, [], []
+
+    def start(self, job, ids, state):
+        self.asked.append((self.arrivals, ids.tolist()))
+        super().start(job, ids, state)
+
+    def next(self):
+        self.arrivals += 1
+        return super().next()
+
+    def absent(self, *, for_good=False):
+        gone = [*self.away, *(self.later if self.arrivals else ())]
+        return np.array([] if for_good else gone, dtype=np.int64)
+
+    def commit(self, state, ids=None):
+        self.commits.append(state)
+        super().commit(state, ids)
+
+
+def test_a_link_hears_of_every_step(build, ten):
+    link, states = Witnessed(ten["table"]), []
+    trained(build("fvae"), ten["table"], link=link, seen=lambda state, _: states.append(state))
+    assert len(states) == 3 and all(one is other for one, other in zip(link.commits, states, strict=True))
+
+
+def test_who_is_away_is_not_asked_at_the_beginning_nor_in_the_place_of_others(build, ten):
+    algorithm = replace(build("fvae_record", rounds=1), schedule=FedBuff(10, 3, 3))
+
+    def asked(away, later):
+        link = Witnessed(ten["table"], away, later)
+        gather(algorithm, algorithm.schedule, algorithm.transport, link, algorithm.init(Rng(1)), Rng(1))
+        return link.asked[0][1], {client for _, ids in link.asked[1:] for client in ids}
+
+    away = asked((), ())[0]
+    first, usual = asked(away, ())
+    assert len(first) == len(away) == 3 and not {*first} & {*away} and usual and not usual & {*away}
+    again, instead = asked(away, tuple(usual))
+    assert again == first and len(instead) == len(usual) and not instead & {*away, *usual}
+
+
+def test_clients_who_pay_themselves_are_written_down_before_they_are_waited_for(build, ten):
+    algorithm = replace(build("fvae_record", rounds=1), schedule=FedBuff(10, 4, 4))
+    link, written = Witnessed(ten["table"]), []
+    start = algorithm.init(Rng(1))
+    run(
+        algorithm, link, start, Rng(1), free, free, 1,
+        ahead=lambda state: written.append((link.arrivals, state.standing["busy"].tolist())),
+    )  # fmt: skip
+    assert written[0] == (0, sorted(link.asked[0][1])) and len(written[0][1]) == 4
+
+
+def test_simulated_time_is_told_and_goes_on(build, ten):
+    rounds, rng = [], Rng(1)
+    link = VirtualClock(InProcess(ten["table"], rng), Speeds(), rng)
+    algorithm = replace(build("fvae_record"), schedule=FedBuff(10, 4, 2))
+    trained(algorithm, ten["table"], link=link, seen=lambda _, done: rounds.append(done.simulated_s))
+    assert rounds[0] > 0 and rounds == sorted(rounds) and len(set(rounds)) == 3
+
+
+def test_where_nobody_comes_the_sum_has_weight_one(build, ten):
+    algorithm = build("fvae", rate=1e-9)
+    link, start = InProcess(ten["table"], Rng(1)), algorithm.init(Rng(1))
+    heard = gather(algorithm, algorithm.schedule, algorithm.transport, link, start, Rng(1))
+    assert heard.weight == 1.0 and heard.clients == 0 and not heard.total.any()
+
+
+def test_a_question_says_itself_what_is_learned_from_its_answer(build):
+    algorithm, answer = build("dpd_fvae"), torch.tensor([3.0, 1.0])
+    start = algorithm.init(Rng(1))
+    plain = with_opening_answer(algorithm, start, answer, Rng(1))
+    assert plain.balance.tolist() == [0.75, 0.25]
+    heard = []
+    learning = replace(algorithm.opening, learn=lambda *told: heard.append(told) or plain)
+    assert with_opening_answer(replace(algorithm, opening=learning), start, answer, Rng(1)) is plain
+    assert heard[0][0] is start and heard[0][1] is answer
+    assert heard[0][2].at("x").uniforms(3).tolist() == Rng(1).at("learn").at("x").uniforms(3).tolist()

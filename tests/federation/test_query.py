@@ -10,7 +10,7 @@ from fedsynth.federation.loop import ask
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, FixedCohort
 from fedsynth.federation.state import ServerState
-from fedsynth.federation.statistics import LabelShares, RecordCount, as_probabilities
+from fedsynth.federation.statistics import Holdings, LabelShares, RecordCount, as_probabilities
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
@@ -237,3 +237,26 @@ def test_sums_over_records_are_exact(at_once, monkeypatch):
     query = plain("nearly one", lambda data: torch.full((len(data.mask), 1), least), 1, "record")
     messages, _ = query.client_round(NOWHERE, {}, data, np.arange(1), Rng(1))
     assert messages.dtype == torch.float64 and float(messages) == records * least
+
+
+def test_a_charge_has_the_cost_to_the_public_beside_that_to_a_participant():
+    shared = DistributedGaussian(
+        Clip(1.0), 2.0, 3, Parties(4, 3, largest=1), contributions=4, bits=24, rotate=False
+    )
+    (charge,) = Query("shares", RecordCount(), 3, shared, 4).charges()
+    assert charge.public is not None and charge.public == charge.release.public != charge.event
+
+
+def test_every_client_sends_an_answer_of_its_own():
+    assert plain("records", RecordCount(), 1).together is False
+
+
+def test_long_lists_are_asked_for_many_records_at_once(monkeypatch):
+    """However long the list is, not one record after another: its answer holds what these records have alone."""
+    monkeypatch.setattr("fedsynth.federation.query._AT_ONCE", 1)
+    records = 200
+    codes = torch.arange(records, dtype=torch.float32).reshape(1, records, 1) % 50
+    data = Padded(codes, torch.zeros(1, records, dtype=torch.int64), torch.ones(1, records) > 0)
+    query = plain("values", Holdings((1000,), most=1), 1000, "record")
+    messages, _ = query.client_round(NOWHERE, {}, data, np.arange(1), Rng(1))
+    assert messages[0, :50].tolist() == pytest.approx([4.0] * 50, rel=1e-5) and not messages[0, 50:].any()

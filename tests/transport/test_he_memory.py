@@ -69,7 +69,7 @@ def serving(folder: Path, *planted: Path) -> Iterator[subprocess.Popen]:
         yield process
     finally:
         process.stdin.close()
-        process.wait(60)
+        process.wait(600)
         process.stdout.close()
 
 

@@ -56,6 +56,7 @@ def test_who_missed_a_stage_is_out_of_the_next(missed, stage):
         ("advertise", lambda sent: sent[:-1], "not signed"),
         ("share", lambda sent: frame([unframe(sent)[0][:-1], *unframe(sent)[1:]]), "without a commitment"),
         ("share", lambda sent: frame([*unframe(sent), unframe(sent)[1][:-1]]), ""),
+        ("share", lambda sent: frame([*unframe(sent), unframe(sent)[1] + frame([b""])]), "expected 4"),
         ("confirm", lambda sent: os.urandom(len(sent)), "no valid confirmation"),
         ("reveal", lambda sent: frame([b"\0\0\0\x09" + unframe(sent)[0][4:]]), "party 9 is not the one"),
         ("reveal", lambda sent: frame([unframe(sent)[0] + b"\0"]), "not the one it was given"),
@@ -96,4 +97,13 @@ def test_too_few_shares_of_one_party_open_nothing():
     for holder in sorted(shares)[:2]:
         del shares[holder]
     with pytest.raises(Aborted, match="2 shares of party 2's masks, 3 are needed"):
+        cohort.server.open()
+
+
+def test_a_sum_is_not_opened_before_enough_parties_revealed_shares():
+    cohort = Cohort(4, 3)
+    cohort.run_until("reveal")
+    for party in (0, 1):
+        cohort.server.take(party, cohort.answer(party, cohort.server.requests()[party]))
+    with pytest.raises(Aborted, match="2 parties revealed shares, 3 are needed"):
         cohort.server.open()

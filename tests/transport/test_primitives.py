@@ -14,6 +14,7 @@ from fedsynth.transport.primitives import (
     Identity,
     KeyPair,
     add_mask,
+    add_masks,
     digest,
     mask,
     seal,
@@ -88,7 +89,7 @@ def keystream(seed, dim):
     return np.frombuffer(cipher.update(bytes(4 * dim)), dtype="<u4")
 
 
-@pytest.mark.parametrize("dim", [1, 3, 1000, 65_535, 65_536, 65_537, 200_003])
+@pytest.mark.parametrize("dim", [1, 3, 7, 8, 9, 1000, 65_535, 65_536, 65_537, 200_003])
 def test_a_mask_is_one_unbroken_stream_of_aes_in_counter_mode(dim):
     found = mask(SEED, dim)
     assert found.dtype == np.uint32 and np.array_equal(found, keystream(SEED, dim))
@@ -106,3 +107,23 @@ def test_adding_and_taking_away_a_mask_wraps_around_in_place():
 def test_a_mask_needs_all_256_bits_of_its_seed(seed):
     with pytest.raises(BadInput, match="expected all 32"):
         add_mask(np.zeros(3, dtype=np.uint32), seed)
+
+
+@pytest.mark.parametrize("dim", [3, 2**19])
+def test_masks_that_many_threads_add_are_those_of_one(dim, monkeypatch):
+    monkeypatch.setattr(
+        "fedsynth.transport.primitives._cores", lambda: 3
+    )  # the longer ones are worth threads
+    seeds = [(digest(bytes([number])), number % 3 == 0) for number in range(25)]
+    total = np.arange(dim, dtype=np.uint32)
+    expected = total.copy()
+    for seed, subtract in seeds:
+        add_mask(expected, seed, subtract=subtract)
+    add_masks(total, [lambda pair=pair: pair for pair in seeds])
+    assert np.array_equal(total, expected) and not np.array_equal(total, np.arange(dim))
+
+
+def test_a_seed_that_cannot_be_used_is_refused_in_a_thread_too(monkeypatch):
+    monkeypatch.setattr("fedsynth.transport.primitives._cores", lambda: 2)
+    with pytest.raises(BadInput, match="expected all 32"):
+        add_masks(np.zeros(2**21, dtype=np.uint32), [lambda: (b"", False)] * 4)

@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from fedsynth.errors import BadInput
-from fedsynth.transport.shamir import PRIME, SHARE, join, split
+from fedsynth.transport.shamir import PRIME, SHARE, _weights, join, split
 
 SECRET = bytes(range(1, 33))
 
@@ -64,3 +64,13 @@ def test_the_largest_and_the_smallest_secret_come_back():
 def test_what_is_no_secret_of_32_bytes_is_told_apart(value):
     assert join({0: value.to_bytes(SHARE, "big")}, 1) is None
     assert join({0: (2**256 - 1).to_bytes(SHARE, "big")}, 1) == b"\xff" * 32
+
+
+def test_the_weights_are_those_of_lagrange():
+    places = (0, 3, 4, 9, 700)
+    for place, weight in zip(places, _weights(places), strict=True):
+        expected = 1
+        for other in places:
+            if other != place:
+                expected = expected * (other + 1) * pow(other - place, -1, PRIME) % PRIME
+        assert weight == expected

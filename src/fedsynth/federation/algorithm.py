@@ -37,7 +37,7 @@ Memory = dict[str, Tensor]  # what a client keeps between rounds, [clients, size
 _ROADS = {  # by what a mechanism sends: how it gets there
     "real": "use transport clear or he, or noise shared out over the clients (trust=distributed)",
     "ring": "use transport secagg or he-open",
-    "signed-index": "use transport clear",
+    **dict.fromkeys(("signed-index", "answers", "bits"), "use transport clear"),
 }
 
 
@@ -218,7 +218,7 @@ class Algorithm:
     @property
     def together(self) -> bool:
         """Whether clients that are in one place send the sum of their messages."""
-        return self.record_sums is not None and self.record_sums.together and self.transport.name == "clear"
+        return self.record_sums is not None and self.record_sums.together and self.transport.name != "he"
 
     @cached_property
     def loss_bounds(self) -> tuple[float, float]:

@@ -57,7 +57,7 @@ class InProcess:
 
     def _end(self, ordered: np.ndarray, start: int, stop: int) -> int:
         """Where a chunk ends: earlier than at `stop` if a client with very many rows would make all others long."""
-        room = _DATA_BYTES[torch.device(self._device).type] // (4 * max(1, self.clients.x[:1].numel()))
+        room = _DATA_BYTES[torch.device(self._device).type] // (4 * max(1, self.clients.width))
         while (
             stop - start > 1 and (stop - start) * self.clients.sizes[ordered[stop - 1] - self._first] > room
         ):

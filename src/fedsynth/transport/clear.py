@@ -18,7 +18,7 @@ class Clear:
     name: str = "clear"
     blind: bool = False
     needs_cohort: bool = False
-    carries: tuple[str, ...] = ("real", "signed-index")
+    carries: tuple[str, ...] = ("real", "signed-index", "answers", "bits")
     caveats: tuple[str, ...] = ()
 
     def fitted(self, wire: Wire, clients: int) -> Clear:

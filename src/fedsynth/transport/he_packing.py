@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -164,25 +163,10 @@ class Packed:
 
         `fixed` are the parameters of keys that exist already.
         """
-        needed = ring_bits or least_bits
-        layouts = [
-            fit
-            for parameters in _choices(clients, secret, fixed)
-            for fields in range(1, _MOST_FIELDS + 1)
-            if (fit := cls._fit(parameters, dim, clients, fields, reach, ring_bits, needed, secret))
-        ]
-        if not layouts:
-            raise Incompatible(
-                f"{clients} clients with {needed} bits each: no layout of "
-                f"{fixed.to_text() if fixed else 'BFV with degree 4096'} has room for their sum; use fewer bits, fewer "
-                "clients a round, or keys made for so many (fedsynth keys create --clients)"
-            )
-        shortest = min(layout.traffic for layout in layouts)
-        near = [layout for layout in layouts if layout.traffic <= 1.02 * shortest]
-        return min(near, key=lambda layout: (layout.grid.step, layout.traffic))
+        return _shortest(dim, clients, reach, ring_bits, least_bits, secret, fixed)
 
     @classmethod
-    def _fit(
+    def fit(
         cls,
         parameters: Parameters,
         dim: int,
@@ -193,6 +177,7 @@ class Packed:
         needed: int,
         secret: bool,
     ) -> Packed | None:
+        """The layout with so many fields a slot; None where fields are too narrow for the `needed` bits."""
         base = min(_MOST_SUM, _root(_slot(parameters), fields))
         levels = (base - 1) // clients
         if levels + 1 < 2**needed:
@@ -268,6 +253,34 @@ class Packed:
         return torch.from_numpy((integers - count * self.grid.most) * self.grid.step)
 
 
+@lru_cache(maxsize=256)  # composing a recipe asks for the same layout many times over
+def _shortest(
+    dim: int,
+    clients: int,
+    reach: float,
+    ring_bits: int,
+    least_bits: int,
+    secret: bool,
+    fixed: Parameters | None,
+) -> Packed:
+    needed = ring_bits or least_bits
+    layouts = [
+        fit
+        for parameters in _choices(clients, secret, fixed)
+        for fields in range(1, _MOST_FIELDS + 1)
+        if (fit := Packed.fit(parameters, dim, clients, fields, reach, ring_bits, needed, secret))
+    ]
+    if not layouts:
+        raise Incompatible(
+            f"{clients} clients with {needed} bits each: no layout of "
+            f"{fixed.to_text() if fixed else 'BFV with degree 4096'} has room for their sum; use fewer bits, fewer "
+            "clients a round, or keys made for so many (fedsynth keys create --clients)"
+        )
+    shortest = min(layout.traffic for layout in layouts)
+    near = [layout for layout in layouts if layout.traffic <= 1.02 * shortest]
+    return min(near, key=lambda layout: (layout.grid.step, layout.traffic))
+
+
 def _slot(parameters: Parameters) -> int:
     """Values that a slot has at least: the largest prime of its size that fits, among large ones, is near the end."""
     bits = parameters.plain_bits
@@ -284,16 +297,17 @@ def _root(number: int, degree: int) -> int:
     return next(root for root in range(estimate + 1, 0, -1) if root**degree <= number)
 
 
-def _choices(clients: int, secret: bool, fixed: Parameters | None) -> Sequence[Parameters]:
+@lru_cache(maxsize=64)
+def _choices(clients: int, secret: bool, fixed: Parameters | None) -> tuple[Parameters, ...]:
     """Each entry of the menu with the largest slots whose noise leaves room for so many clients."""
     if fixed is not None:
-        return [fixed] if fixed.noise_room(secret) >= clients else []
+        return (fixed,) if fixed.noise_room(secret) >= clients else ()
     choices = []
     for degree, modulus_bits in MENU:
         sizes = range(min(_MOST_PLAIN, sum(modulus_bits[:-1]) - 6), 16, -1)
         options = (Parameters("bfv", degree, modulus_bits, size) for size in sizes)
         choices += [next((option for option in options if option.noise_room(secret) >= clients), None)]
-    return [option for option in choices if option is not None]
+    return tuple(option for option in choices if option is not None)
 
 
 @dataclass(frozen=True)

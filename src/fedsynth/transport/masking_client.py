@@ -15,6 +15,7 @@ import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from fedsynth.transport.primitives import (
     KEY,
     Identity,
     KeyPair,
-    add_mask,
+    add_masks,
     derive,
     digest,
     seal,
@@ -230,10 +231,12 @@ class PartyRound:
             )
         self._held |= sharers
         total = (vector.astype(np.int64) & (2**terms.bits - 1)).astype(np.uint32)
-        add_mask(total, derive(self._own, terms.context, OWN))
-        for other in sharers:
-            add_mask(total, self._pair_seed(other), subtract=self.number > other)
+        own = derive(self._own, terms.context, OWN)
+        add_masks(total, [lambda: (own, False), *(partial(self._pair_mask, other) for other in sharers)])
         return pack(total, terms.bits)
+
+    def _pair_mask(self, other: int) -> tuple[bytes, bool]:
+        return self._pair_seed(other), self.number > other
 
     def _pair_seed(self, other: int) -> bytes:
         return pair_seed(self.agreement, self._masking.agree(self._keys[other][:KEY]), self.number, other)

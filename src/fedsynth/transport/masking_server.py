@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from fedsynth.transport.masking_client import (
     signed_keys,
     signed_survivors,
 )
-from fedsynth.transport.primitives import KEY, SIGNATURE, KeyPair, add_mask, derive, digest, signed_by
+from fedsynth.transport.primitives import KEY, SIGNATURE, KeyPair, add_masks, derive, digest, signed_by
 from fedsynth.transport.shamir import SHARE, join
 
 
@@ -187,17 +188,20 @@ class ServerRound:
                 f"round {terms.number}: {len(self._revealed)} parties revealed shares, {terms.threshold} are needed; "
                 "nothing was opened, begin a new round"
             )
-        total = self._total.copy()
-        for party in self._arrived:
-            seed = self._secret(party, OWN)
-            add_mask(total, derive(seed, terms.context, OWN), subtract=True)
-        for gone in set(self._sharings) - set(self._arrived):
+        arrived, total = set(self._arrived), self._total.copy()
+        masks = [partial(self._own_mask, self._secret(party, OWN)) for party in self._arrived]
+        for gone in set(self._sharings) - arrived:
             pair = KeyPair(self._secret(gone, PAIRED))
-            for other in self._neighbors[gone]:
-                if other in self._arrived:
-                    seed = pair_seed(terms, pair.agree(self._keys[other][:KEY]), gone, other)
-                    add_mask(total, seed, subtract=other < gone)
+            here = (other for other in self._neighbors[gone] if other in arrived)
+            masks += [partial(self._pair_mask, pair, gone, other) for other in here]
+        add_masks(total, masks)
         return total & np.uint32(2**terms.bits - 1)
+
+    def _own_mask(self, secret: bytes) -> tuple[bytes, bool]:
+        return derive(secret, self.agreement.context, OWN), True
+
+    def _pair_mask(self, pair: KeyPair, gone: int, other: int) -> tuple[bytes, bool]:
+        return pair_seed(self.agreement, pair.agree(self._keys[other][:KEY]), gone, other), other < gone
 
     def _secret(self, owner: int, kind: bytes) -> bytes:
         """A party's secret from the shares of others, compared with what it said of it before."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,10 @@ KEY = 32  # bytes of every key, seed and public key
 SIGNATURE = 64
 _NONCE = bytes(12)  # every sealing key is used for one message only
 _PIECE = 2**16  # numbers of a mask that are expanded at a time: they stay in the cache
+_HEAD = 32  # bytes of the blocks 0 and 1 of a mask, with which GCM does not encrypt
 _ZEROS = memoryview(bytes(4 * _PIECE))
+_MOST_THREADS = 16  # each has a vector of its own
+_WORTH_A_THREAD = 2**22  # numbers to be expanded
 
 
 @lru_cache(maxsize=1)
@@ -70,20 +75,26 @@ class KeyPair:
         """A new pair from the operating system's randomness."""
         return cls(os.urandom(KEY))
 
-    @property
+    @cached_property
+    def _private(self) -> Any:
+        return _library().agreement.X25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
     def public(self) -> bytes:
         """The public key."""
-        made = _library().agreement.X25519PrivateKey.from_private_bytes(self.secret)
-        return bytes(made.public_key().public_bytes_raw())
+        return bytes(self._private.public_key().public_bytes_raw())
 
     def agree(self, other: bytes) -> bytes:
         """The secret shared with the holder of the public key `other`."""
-        agreement = _library().agreement
         try:
-            mine = agreement.X25519PrivateKey.from_private_bytes(self.secret)
-            return bytes(mine.exchange(agreement.X25519PublicKey.from_public_bytes(other)))
+            return bytes(self._private.exchange(_public_key(other)))
         except ValueError as error:
             raise BadInput(f"a public key of {len(other)} bytes cannot be used: {error}") from error
+
+
+@lru_cache(maxsize=4096)  # the server agrees with each party once for each of its neighbors that are gone
+def _public_key(key: bytes) -> Any:
+    return _library().agreement.X25519PublicKey.from_public_bytes(key)
 
 
 @dataclass(frozen=True)
@@ -150,13 +161,54 @@ def mask(seed: bytes, dim: int) -> np.ndarray:
 
 
 def add_mask(total: np.ndarray, seed: bytes, *, subtract: bool = False) -> None:
-    """Add the mask of this seed to a uint32 vector in place, or take it away; no mask is ever whole in memory."""
+    """Add the mask of this seed to a uint32 vector in place, or take it away; no mask is ever whole in memory.
+
+    The mask is AES-256 in counter mode from 0 on. GCM is the same stream from the third block on, and libraries have
+    it faster, with several blocks in one wide register; its tag is not asked for.
+    """
     if len(seed) != KEY:
         raise BadInput(f"a mask's seed has {len(seed)} bytes; expected all {KEY}")
-    cipher = _library().cipher
-    stream = cipher.Cipher(cipher.algorithms.AES(seed), cipher.modes.CTR(bytes(16))).encryptor()
-    apply, drawn = np.subtract if subtract else np.add, memoryview(bytearray(4 * _PIECE + KEY))
-    for start in range(0, len(total), _PIECE):
+    cipher, apply = _library().cipher, np.subtract if subtract else np.add
+    key = cipher.algorithms.AES(seed)
+    first = cipher.Cipher(key, cipher.modes.CTR(bytes(16))).encryptor().update(_ZEROS[:_HEAD])
+    head = total[: _HEAD // 4]
+    apply(head, np.frombuffer(first, dtype="<u4")[: len(head)], out=head)
+    stream = cipher.Cipher(key, cipher.modes.GCM(bytes(12))).encryptor()
+    drawn = memoryview(bytearray(4 * _PIECE + KEY))
+    numbers = np.frombuffer(drawn, dtype="<u4")
+    for start in range(_HEAD // 4, len(total), _PIECE):
         piece = total[start : start + _PIECE]
-        size = stream.update_into(_ZEROS[: 4 * len(piece)], drawn)
-        apply(piece, np.frombuffer(drawn[:size], dtype="<u4"), out=piece)
+        stream.update_into(_ZEROS[: 4 * len(piece)], drawn)
+        apply(piece, numbers[: len(piece)], out=piece)
+
+
+def add_masks(total: np.ndarray, masks: Sequence[Callable[[], tuple[bytes, bool]]]) -> None:
+    """Add many masks to a uint32 vector in place, on all cores; each call returns a seed and whether to subtract.
+
+    >>> total = np.zeros(3, dtype=np.uint32)
+    >>> add_masks(total, [lambda: (bytes(32), False), lambda: (bytes(32), True)])
+    >>> total
+    array([0, 0, 0], dtype=uint32)
+    """
+    threads = min(_MOST_THREADS, _cores(), len(masks), len(masks) * len(total) // _WORTH_A_THREAD)
+    if threads <= 1:
+        _add_some(total, masks)
+        return
+    with ThreadPoolExecutor(threads) as pool:  # the cipher and numpy let other threads run meanwhile
+        parts = [
+            pool.submit(_add_some, np.zeros_like(total), masks[hand::threads]) for hand in range(threads)
+        ]
+        for part in parts:
+            total += part.result()
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _add_some(total: np.ndarray, masks: Sequence[Callable[[], tuple[bytes, bool]]]) -> np.ndarray:
+    for mask_of in masks:
+        seed, subtract = mask_of()
+        add_mask(total, seed, subtract=subtract)
+    return total

@@ -5,9 +5,11 @@ The field is that of the smallest prime above 2^256, so every 32-byte string is 
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import accumulate
 
 from fedsynth.errors import BadInput
 
@@ -61,12 +63,16 @@ def join(shares: Mapping[int, bytes], threshold: int) -> bytes | None:
 @lru_cache(maxsize=1024)
 def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
     """Lagrange's weights at zero: the same holders open the secrets of many."""
-    weights = []
-    for place in places:
-        above, below = 1, 1
-        for other in places:
-            if other != place:
-                above = above * (other + 1) % PRIME
-                below = below * (other - place) % PRIME
-        weights.append(above * pow(below, -1, PRIME) % PRIME)
+    every = math.prod(place + 1 for place in places) % PRIME
+    # every weight is `every` divided by this: small numbers, multiplied without a remainder at each step
+    below = [
+        (place + 1) * math.prod(other - place for other in places if other != place) % PRIME
+        for place in places
+    ]
+    products = [1, *accumulate(below, lambda one, other: one * other % PRIME)]
+    inverse = pow(products[-1], -1, PRIME)  # one inversion serves all (Montgomery's trick)
+    weights = [0] * len(places)
+    for number in reversed(range(len(places))):
+        weights[number] = every * inverse * products[number] % PRIME
+        inverse = inverse * below[number] % PRIME
     return tuple(weights)

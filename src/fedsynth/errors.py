@@ -2,12 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_COMMAND = re.compile(r"(`?\bfedsynth [a-z][^;`]*)")  # a whole command is for a terminal, whoever reads it
+_FLAGS: tuple[tuple[str, str], ...] = (
+    (r"--no-privacy\b", "private=False"),
+    (r"--resume\b", "Synthesizer.resume"),
+    (r"--accept ([a-z]+)", r'accept="\1"'),
+    (
+        r"--(unit|trust|transport|recipe) (client|record|central|local|distributed|secagg|he|auto)\b",
+        r'\1="\2"',
+    ),
+    (r"--set ([a-z_]+=)", r"\1"),
+    (r"--out\b", "folder"),
+    (r"--(?:type|types|try|condition|plot|network) ", ""),
+    (r"--set\b", "a keyword"),
+)
 
 
 class FedsynthError(Exception):
-    """Any refusal by fedsynth; its text is one sentence a user can act on (the command exits with 2)."""
+    """Any refusal by fedsynth; its text is one sentence a user can act on.
+
+    The command exits with 2, or with 3 if the same work can be gone on with (`resumable`).
+    """
+
+    resumable = False
+
+    in_flags: str = ""  # the same sentence for the command line, where the text was put into Python's words
+
+
+def in_python(text: str) -> str:
+    """Put a message that names flags into the words of a Python call; whole commands stay as they are.
+
+    >>> in_python("a private run needs --epsilon; use --no-privacy for a baseline")
+    'a private run needs epsilon=; use private=False for a baseline'
+    >>> in_python("say --accept inferred, or run `fedsynth schema review --help`")
+    'say accept="inferred", or run `fedsynth schema review --help`'
+    """
+    pieces = _COMMAND.split(text)
+    for place in range(0, len(pieces), 2):
+        for flag, keyword in _FLAGS:
+            pieces[place] = re.sub(flag, keyword, pieces[place])
+        pieces[place] = re.sub(r"--([a-z][a-z-]*)( (?=[\d'\"]))?", _keyword, pieces[place])
+    return "".join(pieces)
+
+
+def _keyword(flag: re.Match[str]) -> str:
+    return flag[1].replace("-", "_") + ("" if flag.string[flag.end() :].startswith(":") else "=")
+
+
+def speaks_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let the errors of a Python call name keywords, not flags; the command line still has `in_flags`."""
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except FedsynthError as error:
+            if not isinstance(error, OSError):
+                error.in_flags = error.in_flags or str(error)
+                error.args = (in_python(str(error)),)
+            raise
+
+    return call
 
 
 class BadInput(FedsynthError, ValueError):

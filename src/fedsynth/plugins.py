@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-Group = Literal["fedsynth.recipes", "fedsynth.mechanisms", "fedsynth.metrics"]
+Group = Literal["fedsynth.recipes", "fedsynth.mechanisms", "fedsynth.metrics", "fedsynth.modalities"]
 
 
 @dataclass
@@ -20,8 +21,9 @@ class Plugins:
     broken: dict[str, str] = field(default_factory=dict)
 
 
+@cache
 def load_plugins(group: Group, problem: Callable[[str, Any], str | None]) -> Plugins:
-    """Load all entry points of a group; `problem` says why an object cannot be used under its name.
+    """Load all entry points of a group, once; `problem` says why an object cannot be used under its name.
 
     A package that is broken is named on stderr and left out: the others, and fedsynth itself, go on.
     """

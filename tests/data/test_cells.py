@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fedsynth.data.cells import MISSING, MOMENT_KINDS, TEXT, WHOLE, read_cells
-from fedsynth.data.table import read_table
+from fedsynth.data.table_files import read_table
 
 CELLS = ["1", "1.0", "2.50", "-0.125", "0.12345", "1e3", "007", "0", "x", "true", "inf", "1_000", " 4", ""]
 

@@ -1,3 +1,4 @@
+import hashlib
 import tracemalloc
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 import torch
 
 from fedsynth.data.clients import Clients, clients_from, encode_clients, image_clients_from, require_several
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Column, Schema
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
@@ -42,7 +44,7 @@ def test_a_client_s_rows_keep_their_order():
 
 
 def test_the_client_column_is_taken_out_of_the_table():
-    assert "patient id" not in clients_from(FRAME, client_column="patient id").frame
+    assert "patient id" not in clients_from(FRAME, client_column="patient id").data
 
 
 def test_a_client_column_that_would_be_synthesised_is_refused():
@@ -142,3 +144,29 @@ def test_gathering_a_cohort_takes_no_memory_for_the_other_clients():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < count  # one number a client would be 8 bytes each
+
+
+def test_a_table_is_kept_without_its_zeros_and_comes_back_whole():
+    codes = tuple(f"c{number}" for number in range(900))
+    schema = Schema(
+        columns=(
+            Column("code", "categorical", categories=codes, missing=True),
+            Column("age", "integer", min=0, max=99),
+        )
+    )
+    frame = pd.DataFrame({"code": ["c7", None, "c899"], "age": [5, 99, 40], "who": ["b", "a", "a"]})
+    clients = encode_clients(clients_from(frame, client_column="who"), schema)
+    assert clients.encoded.ones.numel() + clients.encoded.positions.numel() < clients.width
+    whole, _ = modality_of(schema).encode(frame.drop(columns="who"))
+    order = [0, 1, 2] if clients.sizes.tolist() == [1, 2] else [1, 2, 0]
+    assert torch.equal(clients.x, whole[order])
+    digest = hashlib.sha256(clients.offsets.tobytes())
+    digest.update(clients.x.numpy().tobytes() + clients.y.numpy().tobytes())
+    assert clients.fingerprint() == digest.hexdigest()
+
+
+@pytest.mark.parametrize("kind", ["table", "image", "text", "linked"])
+def test_blank_clients_have_as_many_rows_and_nothing_in_them(ten, kind):
+    blank = ten[kind].blank()
+    assert blank.sizes.tolist() == ten[kind].sizes.tolist() and blank.width == ten[kind].width
+    assert not blank.gather([0, 3]).x.any() and not blank.y.any()

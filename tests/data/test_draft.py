@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from fedsynth.data.draft import Wishes, draft_image_schema, draft_schema
-from fedsynth.data.encode import TableEncoding
-from fedsynth.data.table import check, read_table, write_table
+from fedsynth.data.table import Table, check
+from fedsynth.data.table_files import read_table, write_table
 from fedsynth.errors import BadInput
 
 ROWS = 60
@@ -108,6 +108,14 @@ def test_a_client_column_that_is_not_there_is_refused():
         ([f"{number % 28 + 1:02}.03.1950" for number in range(60)], "date", "%d.%m.%Y"),
         ([f"{number % 28 + 1:02}.03.1950 08:30" for number in range(60)], "timestamp", "%d.%m.%Y %H:%M"),
         (["1950-01-01 08:30:01"] * 60, "timestamp", None),
+        ([f"{number % 28 + 1:02}-Mar-1950" for number in range(60)], "date", "%d-%b-%Y"),
+        ([f"195003{number % 28 + 1:02}" for number in range(60)], "date", "%Y%m%d"),
+        ([f"{number % 12 + 1:02}:30 PM" for number in range(60)], "time", "%I:%M %p"),
+        (
+            [f"03/{number % 28 + 1:02}/1950 08:30 AM" for number in range(60)],
+            "timestamp",
+            "%m/%d/%Y %I:%M %p",
+        ),
         ([f"{number % 24:02}:30" for number in range(60)], "time", "%H:%M"),
         (pd.date_range("2020-01-01", periods=60), "date", None),
         (pd.date_range("2020-01-01", periods=60, freq="h", tz="Europe/Zurich"), "timestamp", None),
@@ -119,7 +127,7 @@ def test_moments_are_drafted_and_come_back_as_they_were(values, kind, style):
     frame = pd.DataFrame({"moment": values})
     column = columns_of(frame)["moment"]
     assert (column.type, column.format) == (kind, style)
-    encoding = TableEncoding(draft_schema(frame).schema)
+    encoding = Table(draft_schema(frame).schema)
     back = encoding.decode(*encoding.encode(frame))["moment"]
     if not (style is None and isinstance(values, list) and isinstance(values[0], str)):
         assert back.dtype == frame["moment"].dtype
@@ -193,7 +201,7 @@ def test_original_dtypes_come_back(extension, tmp_path):
     if extension == "parquet":
         write_table(TYPED, tmp_path / "a.parquet")
         frame = read_table(tmp_path / "a.parquet")
-    encoding = TableEncoding(draft_schema(frame).schema)
+    encoding = Table(draft_schema(frame).schema)
     back = encoding.decode(*encoding.encode(frame))
     assert back.dtypes.astype(str).to_dict() == frame.dtypes.astype(str).to_dict()
     same = [name for name in frame if name != "wide"]  # a range of 2^40 is drawn, not listed
@@ -209,7 +217,7 @@ def test_csv_text_in_is_csv_text_out(tmp_path):
     (tmp_path / "a.csv").write_text(text + "\n".join([*rows, ""]))
     schema = draft_schema(read_table(tmp_path / "a.csv", as_written=True)).schema
     schema.save(tmp_path / "schema.json")
-    encoding = TableEncoding(schema.load(tmp_path / "schema.json"))
+    encoding = Table(schema.load(tmp_path / "schema.json"))
     write_table(encoding.decode(*encoding.encode(read_table(tmp_path / "a.csv", schema))), tmp_path / "b.csv")
     assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
 
@@ -218,7 +226,7 @@ def test_a_whole_number_range_too_long_for_an_integer_is_continuous_and_comes_ba
     frame = pd.DataFrame({"a": [0, 1, 10**9, 10**9 - 1]})
     schema = draft_schema(frame).schema
     assert (schema.columns[0].type, schema.columns[0].decimals) == ("continuous", 0)
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     assert encoding.decode(*encoding.encode(frame))["a"].dtype == "int64"
 
 
@@ -226,3 +234,77 @@ def test_images_are_drafted_with_public_size_and_inferred_classes():
     schema = draft_image_schema(np.zeros((2, 4, 5, 3), np.uint8), np.array([1, 0]))
     assert (schema.height, schema.width, schema.channels) == (4, 5, 3)
     assert (schema.classes, schema.inferred()) == (("0", "1"), ("label",))
+
+
+def test_a_moment_with_parts_of_a_second_is_a_timestamp():
+    frame = pd.DataFrame({"moment": [f"2020-01-{day:02} 08:30:01.120" for day in range(1, 29)]})
+    schema = draft_schema(frame).schema
+    assert (schema.columns[0].type, schema.columns[0].format) == ("timestamp", None) and not check(
+        frame, schema
+    )
+
+
+@pytest.mark.parametrize("form", ["1,{:03}.50", "${}.50", "{}%", "{},5", "<{}", "€ {}"])
+def test_numbers_with_signs_are_left_out_and_not_taken_for_identifiers(form):
+    frame = pd.DataFrame({"age": range(60), "cost": [form.format(number + 100) for number in range(60)]})
+    assert "plain numbers" in draft_schema(frame).left_out["cost"]
+
+
+def test_whole_numbers_that_floats_cannot_tell_apart_are_identifiers_if_unique():
+    frame = pd.DataFrame({"age": range(60), "record": [str(10**17 + row) for row in range(60)]})
+    assert columns_of(frame)["record"].type == "id"
+
+
+def test_an_empty_text_is_a_missing_value_in_any_file(tmp_path):
+    frame = pd.DataFrame({"smokes": ["yes", "no", ""] * 20, "age": range(60)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    read = read_table(tmp_path / "t.parquet")
+    schema = draft_schema(read).schema
+    assert schema.column("smokes").missing and schema.column("smokes").categories == ("no", "yes")
+    assert check(read, schema) == []
+
+
+def test_columns_without_a_name_are_left_out_and_may_stay_in_the_file(tmp_path):
+    (tmp_path / "t.csv").write_text(",age,\n" + "".join(f"{row},{row % 7},\n" for row in range(60)))
+    read = read_table(tmp_path / "t.csv", as_written=True)
+    drafted = draft_schema(read)
+    assert list(drafted.left_out) == ["Unnamed: 0", "Unnamed: 2"] and drafted.schema.names == ("age",)
+    assert "no name" in drafted.left_out["Unnamed: 0"] and check(read, drafted.schema) == []
+
+
+def test_a_table_of_identifiers_alone_is_refused_with_the_reason():
+    with pytest.raises(BadInput, match="'id' is an identifier, which is never learned"):
+        draft_schema(pd.DataFrame({"id": range(60)}))
+
+
+def test_a_long_text_is_shown_on_one_short_line():
+    words = columns_of(pd.DataFrame({"note": ["x" * 3000, "a\nb"] * 30}))["note"].allowed()
+    assert len(words) < 60 and "\n" not in words
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_durations_are_left_out_with_the_reason(tmp_path, unit):
+    stays = pd.Series(pd.to_timedelta(np.arange(60), unit="h")).astype(f"timedelta64[{unit}]")
+    pd.DataFrame({"stay": stays, "age": range(60)}).to_parquet(tmp_path / "t.parquet")
+    read = read_table(tmp_path / "t.parquet")
+    drafted = draft_schema(read)
+    assert "durations" in drafted.left_out["stay"] and drafted.schema.names == ("age",)
+    assert check(read, drafted.schema) == []
+
+
+def test_values_that_may_mean_a_missing_one_are_pointed_out_until_they_are_named():
+    frame = pd.DataFrame(
+        {
+            "work": ["farm", "office", "?"] * 20,
+            "age": [*range(20, 70), *[-999] * 10],
+            "weight": [*map(str, range(50, 109)), "999"],
+            "balance": range(-999, -939),  # one of many negative numbers
+        }
+    )
+    assert [note.split(";")[0] for note in draft_schema(frame).notes] == [
+        "'work' has the value ?",
+        "'age' has the value -999",
+        "'weight' has the value 999",
+    ]
+    assert "--missing '?'" in draft_schema(frame).notes[0]
+    assert draft_schema(frame, Wishes(missing=("?", "-999", "999"))).notes == ()

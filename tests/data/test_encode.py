@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsynth.data.column import MOMENTS, TYPES, category_value
-from fedsynth.data.encode import Block, ImageEncoding, TableEncoding, numbers_at, positions
+from fedsynth.data.encode import Block, numbers_at, positions
+from fedsynth.data.image import Image
 from fedsynth.data.schema import Column, Schema
+from fedsynth.data.table import Table
 from fedsynth.data.values import TEXT_DTYPES
 from fedsynth.errors import BadInput
 
@@ -82,7 +84,7 @@ def tables(draw):
 @given(tables())
 def test_a_decoded_row_is_the_row_that_was_encoded(table):
     schema, frame = table
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     back = encoding.decode(*encoding.encode(frame))
     assert list(back.columns) == list(frame.columns)
     for column in schema.columns:
@@ -109,7 +111,7 @@ def test_a_decoded_row_is_the_row_that_was_encoded(table):
 @given(tables())
 def test_each_block_is_one_hot_with_a_position_in_its_bin(table):
     schema, frame = table
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     x, _ = encoding.encode(frame)
     assert x.shape == (len(frame), encoding.width) and x.dtype == torch.float32
     for block in encoding.blocks:
@@ -126,7 +128,7 @@ def test_each_block_is_one_hot_with_a_position_in_its_bin(table):
 @given(tables(), st.integers(0, 2**31))
 def test_whatever_a_model_makes_decodes_to_rows_that_fit_the_schema(table, seed):
     schema, _ = table
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     x = torch.randn(20, encoding.width, generator=torch.Generator().manual_seed(seed))
     encoding.encode(encoding.decode(x))
 
@@ -144,19 +146,19 @@ def test_the_longest_integer_range_round_trips_through_float32(scale, values):
 
 def test_a_log_scale_gives_small_amounts_a_bin_of_their_own():
     schema = Schema(columns=(Column("gain", "integer", min=0, max=99_999, scale="log"),))
-    x, _ = TableEncoding(schema).encode(pd.DataFrame({"gain": [0, 1, 2, 3, 7298, 99_999]}))
+    x, _ = Table(schema).encode(pd.DataFrame({"gain": [0, 1, 2, 3, 7298, 99_999]}))
     assert x[:, :32].argmax(1).tolist()[-1] == 31
     assert len(set(x[:, :32].argmax(1).tolist())) == 6
 
 
 def test_an_integer_column_has_no_more_bins_than_values():
     wide = Schema(columns=(Column("a", "integer", min=0, max=4), Column("b", "integer", min=0, max=99)))
-    assert [block.bins for block in TableEncoding(wide).blocks] == [5, 32]
+    assert [block.bins for block in Table(wide).blocks] == [5, 32]
 
 
 def test_missing_has_the_last_entry_and_a_neutral_position():
     schema = Schema(columns=(Column("a", "integer", min=0, max=2, missing=True),))
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     assert encoding.blocks == (Block("a", start=0, bins=3, missing=True, ordered=True),)
     x, _ = encoding.encode(pd.DataFrame({"a": [None]}))
     assert x.tolist() == [[0, 0, 0, 1, 0.5]]
@@ -164,16 +166,16 @@ def test_missing_has_the_last_entry_and_a_neutral_position():
 
 def test_the_label_becomes_y_and_is_no_part_of_x():
     columns_ = (Column("a", "binary"), Column("grade", "integer", min=2, max=4))
-    encoding = TableEncoding(Schema(columns=columns_, label="grade"))
+    encoding = Table(Schema(columns=columns_, label="grade"))
     x, y = encoding.encode(pd.DataFrame({"grade": [4, 2], "a": [0, 1]}))
-    assert (encoding.width, encoding.classes, y.tolist()) == (2, 3, [2, 0])
+    assert (encoding.width, y.tolist()) == (2, [2, 0])
     assert encoding.decode(x, y)["grade"].tolist() == [4, 2]
 
 
 def test_without_a_label_there_is_one_class():
-    encoding = TableEncoding(Schema(columns=(Column("a", "binary"),)))
+    encoding = Table(Schema(columns=(Column("a", "binary"),)))
     _, y = encoding.encode(pd.DataFrame({"a": [0, 1]}))
-    assert (encoding.classes, y.tolist()) == (1, [0, 0])
+    assert y.tolist() == [0, 0]
 
 
 def test_decoded_columns_have_proper_types_and_the_schema_s_order():
@@ -182,7 +184,7 @@ def test_decoded_columns_have_proper_types_and_the_schema_s_order():
         Column("a", "integer", min=0, max=9, missing=True),
         Column("c", "categorical", categories=("x", "y"), missing=True),
     )
-    encoding = TableEncoding(Schema(columns=made))
+    encoding = Table(Schema(columns=made))
     frame = pd.DataFrame({"a": [3, None], "c": [None, "y"], "b": [0.26, None]})
     back = encoding.decode(*encoding.encode(frame))
     assert {name: str(kind) for name, kind in back.dtypes.items()} == {
@@ -195,7 +197,7 @@ def test_decoded_columns_have_proper_types_and_the_schema_s_order():
 
 def test_rounding_never_leaves_the_bounds():
     schema = Schema(columns=(Column("a", "continuous", min=0.26, max=0.74, decimals=1),))
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     back = encoding.decode(*encoding.encode(pd.DataFrame({"a": [0.26, 0.5, 0.74, 0.261]})))
     assert back["a"].tolist() == [0.3, 0.5, 0.7, 0.3]
     narrow = Column("a", "continuous", min=0.24, max=0.76, decimals=1)
@@ -204,27 +206,27 @@ def test_rounding_never_leaves_the_bounds():
 
 def test_an_ordinal_category_lies_in_the_middle_of_its_bin():
     schema = Schema(columns=(Column("a", "ordinal", categories=("low", "high")),))
-    x, _ = TableEncoding(schema).encode(pd.DataFrame({"a": ["low", "high"]}))
+    x, _ = Table(schema).encode(pd.DataFrame({"a": ["low", "high"]}))
     assert x.tolist() == [[1, 0, 0.25], [0, 1, 0.75]]
 
 
 def test_everything_that_does_not_fit_is_told_in_one_error():
     made = (Column("a", "integer", min=0, max=9), Column("c", "categorical", categories=("x", "y")))
     with pytest.raises(BadInput) as refused:
-        TableEncoding(Schema(columns=made)).encode(pd.DataFrame({"a": [12], "c": ["z"]}))
+        Table(Schema(columns=made)).encode(pd.DataFrame({"a": [12], "c": ["z"]}))
     assert "column 'a': 1 of 1 rows" in str(refused.value) and "'z'" in str(refused.value)
 
 
 def test_a_diverged_generator_is_refused_in_words():
-    encoding = TableEncoding(Schema(columns=(Column("a", "binary"),)))
+    encoding = Table(Schema(columns=(Column("a", "binary"),)))
     with pytest.raises(BadInput, match="diverged"):
         encoding.decode(torch.full((1, 2), torch.nan))
 
 
 def test_rows_alone_never_change_the_encoding():
     schema = Schema(columns=(Column("a", "continuous", min=0, max=10),))
-    together, _ = TableEncoding(schema).encode(pd.DataFrame({"a": [1.0, 9.0]}))
-    alone, _ = TableEncoding(schema).encode(pd.DataFrame({"a": [1.0]}))
+    together, _ = Table(schema).encode(pd.DataFrame({"a": [1.0, 9.0]}))
+    alone, _ = Table(schema).encode(pd.DataFrame({"a": [1.0]}))
     assert torch.equal(together[:1], alone)
 
 
@@ -237,8 +239,8 @@ def image_schema(channels):
 def test_images_and_labels_come_back_from_their_encoding(channels, shape):
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     labels = np.array(["cat", "dog", "dog", "cat", "cat"])
-    encoding = ImageEncoding(image_schema(channels))
-    x, y = encoding.encode(images, labels)
+    encoding = Image(image_schema(channels))
+    x, y = encoding.encode((images, labels))
     assert x.shape == (5, *encoding.shape) and x.dtype == torch.uint8 and y.dtype == torch.int64
     for form in (x, x / 255):
         back, names = encoding.decode(form, y)
@@ -256,9 +258,9 @@ def test_images_and_labels_come_back_from_their_encoding(channels, shape):
 )
 def test_images_that_do_not_fit_are_refused(images, labels, told):
     with pytest.raises(BadInput, match=told):
-        ImageEncoding(image_schema(1)).encode(images, labels)
+        Image(image_schema(1)).encode((images, labels))
 
 
 def test_an_encoding_refuses_a_schema_of_another_kind():
     with pytest.raises(BadInput, match="expected kind 'table'"):
-        TableEncoding(image_schema(1))
+        Table(image_schema(1))

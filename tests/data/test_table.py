@@ -1,10 +1,12 @@
 import gzip
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from fedsynth.data.schema import Column, Schema
-from fedsynth.data.table import check, read_table, write_table
+from fedsynth.data.table import Table, check
+from fedsynth.data.table_files import read_table, write_table
 from fedsynth.errors import BadInput
 
 FRAME = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
@@ -35,7 +37,11 @@ def test_a_written_table_is_read_as_it_was(tmp_path, name):
         ("t.csv", b"a\tb\n1\t2\n", "between the names; save it with commas"),
         ("t.csv", b"a\n\xff\xfe\n", "is not UTF-8"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as .csv"),
-        ("t.csv", b"a,b\n1,2,3\n4,5,6\n", "cannot be read as .csv"),
+        (
+            "t.csv",
+            b"a,b\n1,2,3\n4,5,6\n",
+            "cannot be read as .csv, because rows have more cells than the first line",
+        ),
         ("t.csv.gz", b"a,b\n1,2\n", "cannot be read as .csv.gz"),
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 100, mtime=0)[:30], "cannot be read as .csv.gz"),
         ("t.parquet", b"no parquet", "cannot be read as .parquet"),
@@ -116,3 +122,10 @@ def test_the_client_column_may_be_there_or_not():
 
 def test_columns_that_the_schema_leaves_out_may_stay_in_the_table():
     assert check(FRAME.assign(c=1), SCHEMA) == []
+
+
+def test_identifiers_count_through_all_parts_of_a_sample():
+    table = Table(Schema(columns=(Column("key", "id"), Column("a", "integer", min=0, max=9))))
+    part = table.frame({"a": np.array([3.0, 4.0])}, 2)
+    joined = table.numbered(table.join([part, part]))
+    assert joined["key"].astype(str).tolist() == ["1", "2", "3", "4"] and joined["a"].tolist() == [3, 4, 3, 4]

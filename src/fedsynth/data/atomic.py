@@ -31,19 +31,21 @@ def replacing(path: Path | str) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise BadInput(f"{target}: the folder {target.parent} does not exist; create it first")
     try:
-        _remove(temporary)  # of a process with our number that was killed
+        remove(temporary)  # of a process with our number that was killed
         yield temporary
         put(temporary, target)
     except OSError as error:
         raise CannotWrite(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         with suppress(OSError):
-            _remove(temporary)
+            remove(temporary)
 
 
 def put(fresh: Path, target: Path) -> None:
     """Rename a written file or folder to `target`; content and name are durable once this returns."""
     sync(fresh)
+    if target.is_dir():
+        remove(target)  # a folder is not replaced by a rename
     fresh.replace(target)
     sync(target.parent)
 
@@ -57,7 +59,8 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

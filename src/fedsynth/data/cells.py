@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fedsynth.data.clock import read_seconds
+from fedsynth.data.clock import read_seconds, without_zone
 from fedsynth.data.values import as_text, places
 
 MOST_DECIMALS = 3  # more than these are not told apart
@@ -43,7 +43,7 @@ class Cells:
         kinds[np.isnan(self.numbers)] = TEXT
         codes, distinct = pd.factorize(self.texts)
         for kind, pattern in _ISO.items():
-            shaped = np.array([bool(pattern.fullmatch(text)) for text in distinct] + [False])
+            shaped = np.array([bool(pattern.fullmatch(without_zone(text))) for text in distinct] + [False])
             kinds[shaped[codes] & ~np.isnan(self.seconds(kind))] = MOMENT_KINDS[kind]
         kinds[codes < 0] = MISSING
         return kinds

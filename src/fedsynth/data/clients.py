@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from fedsynth.data.conform import conform
-from fedsynth.data.encode import ImageEncoding, TableEncoding
+from fedsynth.data.encode import CompactRows
+from fedsynth.data.modality import Data, modality_of
 from fedsynth.data.partition import by_column
 from fedsynth.data.partition import split as split_rows
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng
 
-_MOVED = 256  # columns of encoded rows that are put in order at once
+_HASHED = 2**24  # numbers of encoded rows that are whole at once
 
 
 @dataclass(frozen=True)
 class RawClients:
-    """Rows as read and the client that owns each: a table (`frame`), `images` with `labels`, or pieces of `texts`."""
+    """Rows as read (a table, a pair of images and labels, or pieces of texts) and the client that owns each."""
 
     owner: np.ndarray  # [rows] int64, 0..count-1
     count: int
     names: tuple[str, ...]
-    frame: pd.DataFrame | None = None
-    images: np.ndarray | None = None
-    labels: np.ndarray | None = None
+    data: Data
     client_column: str | None = None
-    texts: tuple[str, ...] | None = None
-    dealt: str | None = (
-        None  # the split by which simulated clients got their rows; None where rows have owners
-    )
+    dealt: str | None = None  # the split that dealt rows to simulated clients; None where rows have owners
 
     def __len__(self) -> int:
         return self.count
@@ -52,19 +47,38 @@ class RawClients:
         """How many rows each client has."""
         return np.bincount(self.owner, minlength=self.count)
 
-    def only(self, chosen: np.ndarray) -> RawClients:
+    def only(self, chosen: np.ndarray, schema: Schema) -> RawClients:
         """The rows for which `chosen` [rows] is true, and the clients that own any of them."""
         left, owner = np.unique(self.owner[chosen], return_inverse=True)
-        return replace(
-            self,
-            owner=owner.astype(np.int64),
-            count=len(left),
-            names=tuple(self.names[client] for client in left) if self.names else (),
-            frame=None if self.frame is None else self.frame[chosen].reset_index(drop=True),
-            images=None if self.images is None else self.images[chosen],
-            labels=None if self.labels is None else self.labels[chosen],
-            texts=None if self.texts is None else tuple(np.array(self.texts, dtype=object)[chosen]),
-        )
+        names = tuple(self.names[client] for client in left) if self.names else ()
+        kept = modality_of(schema).take(self.data, chosen)
+        return replace(self, owner=owner.astype(np.int64), count=len(left), names=names, data=kept)
+
+
+def clients_of(
+    data: Data,
+    rows: int,
+    owners: Sequence[str] | np.ndarray | pd.Series | None = None,
+    clients: int | None = None,
+    *,
+    split: str = "uniform",
+    labels: np.ndarray | pd.Series | None = None,
+    features: Callable[[], np.ndarray] | None = None,
+    rng: Rng | None = None,
+) -> RawClients:
+    """Clients of any data: by the name of each row's owner, or dealt to `clients` simulated ones by `split`.
+
+    `features` [rows, numbers] are asked for by the split `kmeans` alone.
+    """
+    if (owners is None) == (clients is None):
+        complaint = "both were given" if owners is not None else "neither was given"
+        raise BadInput(f"a client column or a number of clients is needed, {complaint}; choose one of them")
+    if clients is None:
+        owner, names = by_column(owners)
+        return RawClients(owner, len(names), names, data)
+    compared = features() if features and split.startswith("kmeans") else None
+    owner = split_rows(split, clients, rows=rows, labels=labels, features=compared, rng=rng or Rng())
+    return RawClients(owner, clients, tuple(map(str, range(clients))), data, dealt=split)
 
 
 def clients_from(
@@ -85,19 +99,19 @@ def clients_from(
     >>> clients_from(visits, client_column="patient id").sizes
     array([2, 1])
     """
-    _one_of(client_column, clients)
     if client_column is not None:
         _require(frame, client_column, "client column")
-        owner, names = by_column(frame[client_column])
-        rest = frame.drop(columns=client_column)
-        return RawClients(owner, len(names), names, frame=rest, client_column=client_column)
-    assert clients is not None
+        owners, rest = frame[client_column], frame.drop(columns=client_column)
+        return replace(
+            clients_of(rest, len(rest), owners=owners, clients=clients), client_column=client_column
+        )
     if label is not None:
         _require(frame, label, "label")
     labels = None if label is None else frame[label]
-    features = _features(frame, label) if split.startswith("kmeans") else None
-    owner = split_rows(split, clients, rows=len(frame), labels=labels, features=features, rng=rng or Rng())
-    return RawClients(owner, clients, _numbered(clients), frame=frame, dealt=split)
+    features = partial(_features, frame, label)
+    return clients_of(
+        frame, len(frame), clients=clients, split=split, labels=labels, features=features, rng=rng
+    )
 
 
 def image_clients_from(
@@ -110,39 +124,22 @@ def image_clients_from(
     rng: Rng | None = None,
 ) -> RawClients:
     """Clients of images: by the name of each image's owner, or dealt to `clients` simulated ones."""
-    _one_of(owners, clients)
     for what, values in (("labels", labels), ("owners", owners)):
         if values is not None and len(values) != len(images):
             raise BadInput(f"{len(values)} {what} for {len(images)} images; expected one for each image")
-    if owners is not None:
-        owner, names = by_column(owners)
-        return RawClients(owner, len(names), names, images=images, labels=labels)
-    assert clients is not None
-    features = images.reshape(len(images), -1) if split.startswith("kmeans") else None
-    owner = split_rows(split, clients, rows=len(images), labels=labels, features=features, rng=rng or Rng())
-    return RawClients(owner, clients, _numbered(clients), images=images, labels=labels, dealt=split)
+    pixels, data = partial(images.reshape, len(images), -1), (images, labels)
+    return clients_of(
+        data, len(images), owners, clients, split=split, labels=labels, features=pixels, rng=rng
+    )
 
 
-def text_clients_from(
-    texts: Sequence[str],
-    schema: Schema,
-    *,
-    owners: Sequence[str] | np.ndarray | None = None,
-    clients: int | None = None,
-    rng: Rng | None = None,
-) -> RawClients:
-    """Clients of texts, cut into the pieces that the schema's vocabulary and length make: by owner, or dealt."""
-    _one_of(owners, clients)
-    encoding = TextEncoding(schema)
-    cut = [tuple(piece for piece in encoding.pieces(text) if piece) for text in texts]
-    if owners is not None:
-        owner, names = by_column(owners)
-    else:
-        assert clients is not None
-        owner, names = split_rows("uniform", clients, rows=len(texts), rng=rng or Rng()), _numbered(clients)
-    owner = np.repeat(owner, [len(pieces) for pieces in cut])
-    pieces = tuple(piece for pieces in cut for piece in pieces)
-    return RawClients(owner, len(names), names, texts=pieces, dealt="uniform" if owners is None else None)
+def together(sites: Sequence[RawClients], schema: Schema) -> RawClients:
+    """The clients of several sites as one set; equal names at two sites are two clients."""
+    starts = np.cumsum([0, *(site.count for site in sites)])
+    owner = np.concatenate([site.owner + start for site, start in zip(sites, starts[:-1], strict=True)])
+    names = tuple(f"site {number}: {name}" for number, site in enumerate(sites, 1) for name in site.names)
+    data = modality_of(schema).join([site.data for site in sites])
+    return replace(sites[0], owner=owner, count=int(starts[-1]), names=names, data=data)
 
 
 @dataclass(frozen=True)
@@ -167,9 +164,19 @@ class Clients:
             [3., 0.]])
     """
 
-    x: Tensor  # [rows, ...] float32, or uint8 for images
+    encoded: Tensor | CompactRows  # [rows, ...] float32, or uint8 for images
     y: Tensor  # [rows] int64
     offsets: np.ndarray  # [clients + 1] int64
+
+    @property
+    def x(self) -> Tensor:
+        """All encoded rows, whole: large where a table has many columns."""
+        return self.encoded[:]
+
+    @property
+    def width(self) -> int:
+        """How many numbers an encoded row has."""
+        return self.encoded[:0].shape[1:].numel()
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -191,50 +198,62 @@ class Clients:
         sizes = self.offsets[chosen + 1] - starts
         along = np.arange(max(1, int(sizes.max(initial=1))))
         inside = along < sizes[:, None]
-        row = torch.from_numpy(np.where(inside, starts[:, None] + along, 0)).to(self.x.device)
+        row = torch.from_numpy(np.where(inside, starts[:, None] + along, 0)).to(self.y.device)
         mask = torch.from_numpy(inside).to(device)
         x, y = self._take(row)
+        scaled = x.dtype == torch.uint8
         x = x.to(device, torch.float32)
-        if self.x.dtype == torch.uint8:
+        if scaled:
             x /= 255
         x *= mask.reshape(*mask.shape, *[1] * (x.dim() - 2))  # padding must not carry another client's row
         return Padded(x, y.to(device) * mask, mask)
 
     def pooled(self) -> Clients:
         """One client that holds all rows."""
-        return Clients(self.x, self.y, np.array([0, self.rows], dtype=np.int64))
+        return Clients(self.encoded, self.y, np.array([0, self.rows], dtype=np.int64))
+
+    def blank(self) -> Clients:
+        """As many rows at each client, and nothing in them: for a rehearsal."""
+        row = self.encoded[:0].new_zeros(1, *self.encoded[:0].shape[1:])
+        return Clients(row.expand(self.rows, *row.shape[1:]), torch.zeros_like(self.y), self.offsets)
 
     def fingerprint(self) -> str:
         """A hash of all rows and their owners, to tell whether the data are still the same. As private as they are."""
         digest = hashlib.sha256(self.offsets.tobytes())
-        for rows in (self.x, self.y):
-            digest.update(np.ascontiguousarray(rows.cpu().numpy()).tobytes())
+        at_once = max(1, _HASHED // max(1, self.width))
+        for start in range(0, self.rows, at_once):
+            digest.update(self.encoded[start : start + at_once].contiguous().cpu().numpy().data)
+        digest.update(self.y.contiguous().cpu().numpy().data)
         return digest.hexdigest()
 
     def to(self, device: torch.device | str) -> Clients:
         """The same rows kept on another device, so that gathering does not copy across each round."""
-        return Clients(self.x.to(device), self.y.to(device), self.offsets)
+        return Clients(self.encoded.to(device), self.y.to(device), self.offsets)
 
     def _take(self, row: Tensor) -> tuple[Tensor, Tensor]:
         if self.rows:
-            return self.x[row], self.y[row]
-        empty = torch.zeros(*row.shape, *self.x.shape[1:], dtype=self.x.dtype, device=self.x.device)
-        return empty, torch.zeros_like(row)
+            return self.encoded[row], self.y[row]
+        none = self.encoded[:0]
+        return none.new_zeros(*row.shape, *none.shape[1:]), torch.zeros_like(row)
 
 
 def encode_clients(raw: RawClients, schema: Schema) -> Clients:
     """Encode all rows by the schema and sort them by owner."""
-    x, y = _encode(raw, schema)
+    name, modality = raw.client_column, modality_of(schema)
+    if name is not None and any(column.name == name for column in schema.columns) and schema.client != name:
+        advice = f'write "client": "{name}" in the schema'
+        raise BadInput(f"column {name!r} names the client, so it cannot be synthesised; {advice}")
+    if not modality.fits(raw.data):
+        raise BadInput(
+            f"the data are a {type(raw.data).__name__}, the schema is of kind {schema.kind!r}; expected "
+            f"{modality.expected}"
+        )
+    x, y = modality.compact(modality.conform(raw.data))
     order = np.argsort(raw.owner, kind="stable")
     offsets = np.zeros(raw.count + 1, dtype=np.int64)
     np.cumsum(raw.sizes, out=offsets[1:])
     taken = torch.from_numpy(order)
-    if x.dim() > 2:
-        return Clients(x[taken], y[taken], offsets)
-    for start in range(0, x.shape[1], _MOVED):  # in place: a second copy of a wide table may not fit
-        part = slice(start, start + _MOVED)
-        x[:, part] = x[taken, part]
-    return Clients(x, y[taken], offsets)
+    return Clients(x[taken] if isinstance(x, Tensor) else x.ordered(taken), y[taken], offsets)
 
 
 def require_several(clients: Clients | RawClients) -> None:
@@ -247,35 +266,11 @@ def require_several(clients: Clients | RawClients) -> None:
         raise BadInput("rows=0: the clients hold no rows; expected at least one")
 
 
-def _encode(raw: RawClients, schema: Schema) -> tuple[Tensor, Tensor]:
-    if raw.images is not None:
-        return ImageEncoding(schema).encode(raw.images, raw.labels)
-    if raw.texts is not None:
-        return TextEncoding(schema).encode(raw.texts), torch.zeros(len(raw.texts), dtype=torch.int64)
-    if raw.frame is None:
-        raise BadInput("these clients hold neither a table nor images nor texts; make them with clients_from")
-    name = raw.client_column
-    if name is not None and any(column.name == name for column in schema.columns) and schema.client != name:
-        advice = f'write "client": "{name}" in the schema'
-        raise BadInput(f"column {name!r} names the client, so it cannot be synthesised; {advice}")
-    return TableEncoding(schema).encode(conform(raw.frame, schema))
-
-
-def _one_of(column: object, clients: int | None) -> None:
-    if (column is None) == (clients is None):
-        complaint = "both were given" if column is not None else "neither was given"
-        raise BadInput(f"a client column or a number of clients is needed, {complaint}; choose one of them")
-
-
 def _require(frame: pd.DataFrame, name: str, role: str) -> None:
     present = [str(column) for column in frame.columns]
     if present.count(name) != 1:
         complaint = "is there twice" if name in present else "is not in the table"
         raise BadInput(f"{role} {name!r} {complaint}; {nearest(name, present)}")
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(map(str, range(count)))
 
 
 def _is_number(series: pd.Series) -> bool:

@@ -12,6 +12,7 @@ UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800
 DAY = UNITS["day"]
 DEFAULT_GRAINS = {"date": "day", "time": "minute", "timestamp": "minute"}
 _GRAIN = re.compile(rf"(?:([1-9]\d{{0,5}}) )?({'|'.join(UNITS)})s?")
+_ZONE = re.compile(r"(?<=:\d\d)(\.\d+)?(Z| ?[+-]\d\d(:?\d\d)?)$")  # after a time of day
 _EPOCH = "1970-01-01 "  # the day that a time of day is read on
 
 
@@ -56,11 +57,20 @@ def read_seconds(kind: str, values: pd.Series, style: str | None = None) -> np.n
 def _read_texts(kind: str, values: pd.Series, style: str | None) -> pd.Series:
     codes, distinct = pd.factorize(values.astype(object))
     lead = _EPOCH if kind == "time" else ""
-    texts = pd.Series([lead + str(value).strip() for value in distinct], dtype="str")
+    texts = pd.Series([lead + without_zone(str(value).strip()) for value in distinct], dtype="str")
     expected = "ISO8601" if style is None else ("%Y-%m-%d " if lead else "") + style
     moments = pd.to_datetime(texts, format=expected, errors="coerce", utc=True).dt.tz_localize(None)
     padded = np.append(moments.to_numpy(dtype="datetime64[s]"), np.datetime64("NaT", "s"))
     return pd.Series(padded[codes])
+
+
+def without_zone(text: str) -> str:
+    """A moment's text without its time zone: the clock's own time.
+
+    >>> without_zone("2020-01-31T08:30:00+02:00"), without_zone("08:30Z"), without_zone("2020-01-31")
+    ('2020-01-31T08:30:00', '08:30', '2020-01-31')
+    """
+    return _ZONE.sub("", text)
 
 
 def write_seconds(seconds: np.ndarray, dtype: str | None, style: str | None) -> pd.Series:

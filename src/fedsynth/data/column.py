@@ -19,6 +19,7 @@ CATEGORIES = ("categorical", "ordinal", "binary", "text-code")
 TYPES = (*CATEGORIES, *NUMBERS, *MOMENTS, "id")
 SCALES = ("linear", "log")
 DEFAULT_BINS = 32
+_LONGEST_SHOWN = 40  # characters of a category
 LARGEST_CLASS_RANGE = 100  # an integer label with more values than this is a quantity, not a class
 # A position is a float32 number in [0, 1]: with more values than this, neighbours would share one.
 LARGEST_RANGE = {"linear": 2**23, "log": 2**20}
@@ -174,7 +175,7 @@ class Column:
             words = f"{self.text(self.bounds[0])} to {self.text(self.bounds[1])}"
         else:
             more = len(self.labels) - most
-            words = ", ".join(self.labels[:most]) + (f" and {more} more" if more > 0 else "")
+            words = ", ".join(map(_shown, self.labels[:most])) + (f" and {more} more" if more > 0 else "")
             words += f" (the first {self.prefix} characters)" if self.prefix else ""
         return words + (", or missing" if self.missing else "")
 
@@ -218,6 +219,12 @@ class Column:
         if problems:
             raise BadInput("; ".join(problems))
         return column
+
+
+def _shown(text: str) -> str:
+    """A category on one line, cut where it is long."""
+    plain = text if text.isprintable() else repr(text)[1:-1]
+    return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[: _LONGEST_SHOWN - 3]}..."
 
 
 def _as_texts(values: Any) -> tuple[tuple[Any, ...], str | None]:

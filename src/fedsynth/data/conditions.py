@@ -11,6 +11,7 @@ import numpy as np
 
 from fedsynth.data.clock import seconds_of
 from fedsynth.data.column import Column
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import places
 from fedsynth.errors import BadInput, nearest
@@ -80,10 +81,7 @@ def _split(text: str, schema: Schema) -> tuple[str, str, str]:
 def _condition(name: str, sign: str, value: str, schema: Schema) -> Condition:
     names = schema.sampled_names
     if name not in names or schema.column(name).type == "id":
-        reason = (
-            "images can be conditioned on their label only" if schema.kind == "image" else "no such column"
-        )
-        raise BadInput(f"condition on {name!r}: {reason}; {nearest(name, names)}")
+        raise BadInput(f"condition on {name!r}: {modality_of(schema).unconditional}; {nearest(name, names)}")
     column = schema.column(name)
     text = f"{name}{sign}{value}"
     if column.numeric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,12 +11,19 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import pandas_dtype
 
+from fedsynth.data.cells import number_in
 from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
 from fedsynth.data.draft_column import Undraftable, draft_column
 from fedsynth.data.schema import Schema
+from fedsynth.data.table_files import NAMELESS
 from fedsynth.data.text import words_of
 from fedsynth.data.values import as_text, nullable, places
 from fedsynth.errors import BadInput, nearest
+
+_NO_VALUE = ("?", "??", "-", "--", ".", "na", "n/a", "#n/a", "nan", "null", "none")  # in small letters
+_BELOW_ALL = (-9.0, -99.0, -999.0, -9999.0, -99999.0)
+_ABOVE_ALL = (999.0, 9999.0, 99999.0)
+_FAR = 3  # times larger than any other number
 
 
 @dataclass(frozen=True)
@@ -62,25 +70,52 @@ def draft_schema(frame: pd.DataFrame, wishes: Wishes | None = None) -> Draft:
     wishes = wishes or Wishes()
     names = [str(name) for name in frame.columns]
     wishes.check(names)
-    columns, left_out = [], {}
+    columns, left_out, hints = [], {}, []
     for name in names:
         if name == wishes.client or name in wishes.drop:
             continue
+        hints += [
+            f"{name!r} has the value {text}; if it means a missing one, draft again with --missing {shlex.quote(text)}"
+            for text in _stand_ins(frame[name])
+            if text not in wishes.missing
+        ]
         try:
             columns.append(_drafted(name, frame[name], wishes))
         except Undraftable as error:
             left_out[name] = str(error)
-    if not columns:
+    if all(column.type == "id" for column in columns):
+        left_out |= {column.name: "is an identifier, which is never learned" for column in columns}
         reasons = "; ".join(f"{name!r} {reason}" for name, reason in left_out.items())
         raise BadInput(f"no column can be drafted: {reasons or 'all are dropped'}")
     label, notes = _label(wishes.label, columns, left_out)
     inferred = {column.name: "inferred" for column in columns}
     schema = Schema(columns=tuple(columns), label=label, client=wishes.client, provenance=inferred)
-    return Draft(schema, left_out, notes)
+    return Draft(schema, left_out, (*notes, *hints))
+
+
+def _stand_ins(values: pd.Series) -> list[str]:
+    """The values that often stand for a missing one: a question mark and the like, or a number far from all others.
+
+    >>> _stand_ins(pd.Series(["3", "?", "5"])), _stand_ins(pd.Series([40, -999, 61]))
+    (['?'], ['-999'])
+    """
+    texts = [as_text(value) for value in pd.unique(values.dropna().to_numpy(dtype=object))]
+    numbers = {number: text for text in texts if not np.isnan(number := number_in(text))}
+    ends = []
+    if len(numbers) > 1:
+        lowest, second, *_ = sorted(numbers)
+        *_, last, highest = sorted(numbers)
+        ends += [numbers[lowest]] if lowest in _BELOW_ALL and second >= 0 else []
+        ends += [numbers[highest]] if highest in _ABOVE_ALL and last * _FAR < highest else []
+    return [text for text in texts if text.strip().lower() in _NO_VALUE] + ends
 
 
 def _drafted(name: str, values: pd.Series, wishes: Wishes) -> Column:
-    absent = places(values, wishes.missing) >= 0
+    if name.startswith(NAMELESS):
+        raise Undraftable("has no name in the first line; name it there to keep it")
+    if pd.api.types.infer_dtype(values, skipna=True).startswith("timedelta"):
+        raise Undraftable("holds durations; write them as numbers, such as hours, to keep it")
+    absent = places(values, ("", *wishes.missing)) >= 0
     if absent.any():
         whole = pd.api.types.is_integer_dtype(values)
         values = (values.astype(pandas_dtype(nullable(str(values.dtype)))) if whole else values).mask(absent)
@@ -91,7 +126,7 @@ def _drafted(name: str, values: pd.Series, wishes: Wishes) -> Column:
         is_text=name in wishes.texts or name in wishes.prefixes,
         prefix=wishes.prefixes.get(name),
     )
-    return replace(column, missing_values=wishes.missing) if absent.any() else column
+    return replace(column, missing_values=wishes.missing) if absent.any() and column.type != "id" else column
 
 
 def _label(

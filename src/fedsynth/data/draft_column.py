@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedsynth.data.cells import number_in
-from fedsynth.data.clock import UNITS, read_seconds
+from fedsynth.data.clock import UNITS, read_seconds, without_zone
 from fedsynth.data.column import LARGEST_CLASS_RANGE, LARGEST_RANGE, Column
 from fedsynth.data.values import TEXT_DTYPES, as_text
 
@@ -21,15 +21,23 @@ _FEW = 20  # categories, whatever the number of rows
 _CODE = re.compile(r"0\d+")
 _IDENTIFIER = re.compile(r"(^|[ _.-])(id|nr|no|number)$|[a-z](Id|ID|Nr|No)$", re.IGNORECASE)
 _DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%m/%d/%y")
-_CLOCKS = ("%H:%M", "%H:%M:%S")
+_NAMED_DAYS = ("%d-%b-%Y", "%d %b %Y", "%Y%m%d")
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p")
+_FRACTIONS = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")  # as databases export them; cut to seconds
 # No style is written down for what pandas itself writes into a CSV file.
 _STYLES = (
-    *(("date", day) for day in _DAYS),
+    *(("date", day) for day in (*_DAYS, *_NAMED_DAYS)),
     *(("time", clock) for clock in _CLOCKS),
     *(("timestamp", f"{day}{mark}{clock}") for day in _DAYS for mark in " T" for clock in _CLOCKS),
+    *(("timestamp", style) for style in _FRACTIONS),
 )
-_USUAL = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S")
-_MOMENT = re.compile(r"\s*\d{1,4}[-./:]\d{1,2}([-./:]\d{1,4})?([T ]\d\d?:\d\d(:\d\d)?)?\s*")
+_USUAL = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", *_FRACTIONS)
+_MOMENT = re.compile(
+    r"\s*(\d{1,4}[-./:]\d{1,2}([-./:]\d{1,4})?([T ]\d\d?:\d\d(:\d\d(\.\d{1,9})?)?( [AaPp][Mm])?)?"
+    r"|\d\d?[- ][A-Za-z]{3}[- ]\d{4}|(19|20)\d\d[01]\d[0-3]\d|\d\d?:\d\d [AaPp][Mm])\s*"
+)
+_MARKED = re.compile(r"[-+(]?[$€£<>≤≥]? ?[-+]?(\d{1,3}(,\d{3})+(\.\d+)?|\d+([.,]\d+)?) ?[%$€£]?\)?")
+_EXACT = 2**53  # above it whole numbers are not told apart as floats
 
 
 class Undraftable(Exception):
@@ -54,7 +62,8 @@ def draft_column(
     classes = is_label and len(distinct) <= min(LARGEST_CLASS_RANGE, max(_FEW, len(present) / 2))
     if numbers is None or len(distinct) == 2 or classes:
         return _categories(name, present, distinct, missing)
-    if len(distinct) == len(values) > _FEW and _IDENTIFIER.search(name) and _are_whole(numbers):
+    named = _IDENTIFIER.search(name) or np.abs(numbers).min() > _EXACT
+    if len(distinct) == len(values) > _FEW and named and _are_whole(numbers):
         return Column(name, "id", dtype=_dtype(present))
     return _number(name, numbers, missing, present)
 
@@ -91,7 +100,7 @@ def _moments(name: str, present: pd.Series, missing: bool) -> Column | None:
         dtype = None if dtype == "datetime64[s]" else dtype
     elif kinds <= {datetime.date} or kinds <= {datetime.time}:
         kind = dtype = "date" if datetime.date in kinds else "time"
-    elif kinds <= {str} and all(_MOMENT.fullmatch(text) for text in present.unique()):
+    elif kinds <= {str} and all(_MOMENT.fullmatch(without_zone(text)) for text in present.unique()):
         fitting = [
             (kind, style)
             for kind, style in _STYLES
@@ -107,7 +116,8 @@ def _moments(name: str, present: pd.Series, missing: bool) -> Column | None:
     written = None if style in _USUAL else style
     if kind == "time":
         return Column(name, kind, missing=missing, grain=grain, format=written, dtype=dtype)
-    low, high = (_iso(kind, end) for end in (seconds.min(), seconds.max()))
+    whole = UNITS[grain or "day"]
+    low, high = (_iso(kind, end) for end in (seconds.min() // whole * whole, seconds.max()))
     return Column(name, kind, min=low, max=high, missing=missing, grain=grain, format=written, dtype=dtype)
 
 
@@ -131,6 +141,11 @@ def _iso(kind: str, seconds: float) -> str:
 def _categories(name: str, present: pd.Series, distinct: np.ndarray, missing: bool) -> Column:
     count, rows = len(distinct), len(present)
     texts = [as_text(value) for value in sorted(distinct, key=_sorting)]
+    if count > _FEW and all(_MARKED.fullmatch(text.strip()) and not is_code(text) for text in texts):
+        raise Undraftable(
+            f"writes numbers with signs, for example {texts[-1]}; write them as plain numbers such as 1234.5, or keep "
+            "them as categories with --text-columns"
+        )
     if count > _FEW and (count > LARGEST_CODES or count > rows / 2):
         if count == rows and not any(" " in text for text in texts):
             return Column(name, "id", dtype="str")

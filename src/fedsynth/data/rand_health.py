@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedsynth.data.schema import Column, Schema
-from fedsynth.data.table import read_table
+from fedsynth.data.table_files import read_table
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 

@@ -97,7 +97,7 @@ class _Parser:
         if self._taken("word", "implies"):
             condition = Compound("implies", (condition, self._any()))
         if self._token.kind != "end":
-            raise BadInput(f"{self._token.text!r} comes unexpected; join conditions by and, or, implies")
+            raise BadInput(f"{self._token.text!r} is unexpected here; join conditions by and, or, implies")
         return condition
 
     @property
@@ -174,7 +174,7 @@ def _text(term: Column | _Token, column: Column) -> Text:
     place = places(np.array([term.text], dtype=object), column.labels)[0]
     if place < 0:
         raise BadInput(
-            f"{term.text!r} is no category of {column.name!r}; {nearest(term.text, column.labels)}"
+            f"{term.text!r} is not a category of {column.name!r}; {nearest(term.text, column.labels)}"
         )
     return Text(None, column.labels[place])
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsynth.data.atomic import write_file
 from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
+from fedsynth.data.modality import kind_problems
 from fedsynth.data.rule_parser import parse_rule
 from fedsynth.data.rules import Rule
-from fedsynth.errors import BadInput, nearest
+from fedsynth.errors import BadInput, nearest, speaks_python
 
-KINDS = ("table", "image", "text")
+if TYPE_CHECKING:
+    from fedsynth.data.linked import LinkedTable
+
 PROVENANCES = ("public", "paid", "inferred")
 
 __all__ = ["Column", "Schema"]
@@ -52,6 +56,8 @@ class Schema:
     vocabulary: str | tuple[str, ...] | None = None
     length: int | None = None  # the most symbols in a piece of text
     constraints: tuple[str, ...] = ()
+    tables: tuple[LinkedTable, ...] = ()  # linked ones; `columns` are then those of the first, the persons'
+    inside: bool | None = None  # one of linked tables, which may have keys alone
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "provenance", dict(self.provenance))
@@ -127,7 +133,17 @@ class Schema:
 
     def inferred(self) -> tuple[str, ...]:
         """Names of what was read from rows without paying: a release built on these is not private."""
-        return tuple(name for name, source in self.provenance.items() if source == "inferred")
+        return self._with_source("inferred")
+
+    def paid(self) -> tuple[str, ...]:
+        """Names of what rows paid for."""
+        return self._with_source("paid")
+
+    def _with_source(self, source: str) -> tuple[str, ...]:
+        inside = (
+            f"{table.name}.{name}" for table in self.tables for name in table.schema._with_source(source)
+        )
+        return (*(name for name, of in self.provenance.items() if of == source), *inside)
 
     def with_label(self, name: str | None) -> Schema:
         """The same schema with another label; a class balance declared for the old one is dropped."""
@@ -142,11 +158,13 @@ class Schema:
     def to_dict(self) -> dict[str, Any]:
         """The schema as in schema.json: only what differs from the default."""
         written: dict[str, Any] = {"version": self.version, "kind": self.kind}
+        if self.tables:
+            return {**written, "tables": {table.name: table.to_dict() for table in self.tables}}
         for item in fields(self):
             value = getattr(self, item.name)
             if value not in (None, ()) and item.name not in ("columns", "provenance", "version", "kind"):
                 written[item.name] = list(value) if isinstance(value, tuple) else value
-        if self.kind == "table":
+        if self.feature_columns:
             written["columns"] = [column.to_dict() for column in self.columns]
         elif self.label_column is not None:
             written["label"] = {"name": self.label, "categories": list(self.classes)}
@@ -159,6 +177,8 @@ class Schema:
         """A schema out of schema.json's object; all its problems are reported together."""
         if not isinstance(written, Mapping):
             raise BadInput(f"a schema is an object with 'kind' and 'columns', not a {type(written).__name__}")
+        if "tables" in written:
+            return _linked(written)
         known = [item.name for item in fields(Schema)]
         problems = [f"unknown key {key!r}, {nearest(str(key), known)}" for key in written if key not in known]
         arguments = {key: value for key, value in written.items() if key in known}
@@ -174,6 +194,53 @@ class Schema:
         return _build({**arguments, "columns": columns}, problems)
 
     @staticmethod
+    @speaks_python
+    def draft(
+        data: Any,
+        *,
+        label: str | None = None,
+        client_column: str | None = None,
+        drop: Iterable[str] = (),
+        missing: Iterable[str] = (),
+        text_columns: Iterable[str] = (),
+        prefix: Mapping[str, int] | None = None,
+    ) -> Schema:
+        """Guess a schema from a DataFrame, frames by name, images, or a file; a warning names what is left out.
+
+        Everything in it is `inferred`: review it before a private run (`made_public`, or `fedsynth schema review`).
+
+        >>> import pandas as pd
+        >>> Schema.draft(pd.DataFrame({"age": [20, 31, 64], "sex": ["F", "M", "F"]})).inferred()
+        ('age', 'sex')
+        """
+        from fedsynth.data.draft import Wishes  # which need this file
+        from fedsynth.data.drafting import draft_from
+
+        wishes = Wishes(label, client_column, tuple(drop), tuple(missing), tuple(text_columns), prefix or {})
+        drafted = draft_from(data, wishes)
+        for note in (
+            *drafted.notes,
+            *(f"{name} is left out: it {why}" for name, why in drafted.left_out.items()),
+        ):
+            warnings.warn(note, stacklevel=3)
+        return drafted.schema
+
+    def made_public(self, name: str | None = None, **changes: Any) -> Schema:
+        """The schema with a column (or all that is inferred) called public, with other bounds or categories if given.
+
+        >>> import pandas as pd
+        >>> drafted = Schema.draft(pd.DataFrame({"age": [20, 31, 64], "sex": ["F", "M", "F"]}))
+        >>> drafted.made_public("age", min=0, max=110).inferred()
+        ('sex',)
+        >>> drafted.made_public().inferred()
+        ()
+        """
+        from fedsynth.data.review import public_as  # which needs this file
+
+        return public_as(self, name, changes)
+
+    @staticmethod
+    @speaks_python
     def load(path: Path | str) -> Schema:
         """Read schema.json."""
         try:
@@ -197,10 +264,27 @@ class Schema:
 def _written(schema: dict[str, Any]) -> str:
     """JSON with a line for each column, as a person would review it."""
     parts = {key: json.dumps(value, ensure_ascii=False) for key, value in schema.items()}
+    if "tables" in schema:
+        inner = [f'"{name}": {_written(table).rstrip()}' for name, table in schema["tables"].items()]
+        parts["tables"] = "{\n" + ",\n".join(inner) + "}"
     if "columns" in schema:
         lines = [json.dumps(column, ensure_ascii=False) for column in schema["columns"]]
         parts["columns"] = "[\n  " + ",\n  ".join(lines) + "]"
     return "{" + ",\n ".join(f'"{key}": {value}' for key, value in parts.items()) + "}\n"
+
+
+def _linked(written: Mapping[str, Any]) -> Schema:
+    """A schema of several tables."""
+    from fedsynth.data.linked import LinkedSchema  # which needs this file
+
+    known = ("version", "kind", "tables")
+    problems = [f"unknown key {key!r}, {nearest(str(key), known)}" for key in written if key not in known]
+    if written.get("version") != 2 or written.get("kind", "linked") != "linked":
+        problems.append("tables: expected version 2 and kind 'linked' (or no kind)")
+    if not isinstance(written["tables"], Mapping) or problems:
+        raise BadInput("; ".join(problems or ["tables: expected an object with a table for each name"]))
+    linked = LinkedSchema.from_dict(written["tables"])
+    return Schema(version=2, kind="linked", columns=linked.root.schema.columns, tables=linked.tables)
 
 
 def _read_columns(arguments: dict[str, Any]) -> tuple[tuple[Column, ...], list[str]]:
@@ -240,36 +324,22 @@ def _build(arguments: dict[str, Any], problems: list[str]) -> Schema:
 
 def _problems(schema: Schema) -> list[str]:
     problems = []
-    if schema.version != 1:
-        problems.append(f"version {schema.version!r}: this fedsynth reads version 1")
-    if schema.kind not in KINDS:
-        return [*problems, f"unknown kind {schema.kind!r}, {nearest(str(schema.kind), KINDS)}"]
+    if schema.version != (2 if schema.tables else 1):
+        problems.append(f"version {schema.version!r}: this fedsynth reads version 1, and 2 for linked tables")
+    try:
+        of_kind = kind_problems(schema)
+    except BadInput as error:  # nobody knows the kind
+        return [*problems, str(error)]
     names = [column.name for column in schema.columns]
     problems += [
         f"column {name!r} is listed twice" for name in sorted({n for n in names if names.count(n) > 1})
     ]
-    problems += {"table": _table_problems, "image": _image_problems, "text": _text_problems}[schema.kind](
-        schema
-    )
-    problems += _label_problems(schema, names)
+    problems += of_kind + _label_problems(schema, names)
     return problems + _provenance_problems(schema, names)
 
 
-def _table_problems(schema: Schema) -> list[str]:
-    problems = [
-        f"{key!r} is for images or text, not for a table"
-        for key in ("height", "width", "channels", "vocabulary", "length")
-        if getattr(schema, key) is not None
-    ]
-    if schema.client is not None and not isinstance(schema.client, str):
-        problems.append(f"client {schema.client!r} must be the name of a column")
-    problems += _constraint_problems(schema)
-    if not problems and not schema.feature_columns:
-        problems.append("'columns' must list at least one column besides the label")
-    return problems
-
-
-def _constraint_problems(schema: Schema) -> list[str]:
+def constraint_problems(schema: Schema) -> list[str]:
+    """Say which constraints cannot be read."""
     if not isinstance(schema.constraints, tuple):
         return [
             f"constraints {schema.constraints!r}: expected a list of texts such as 'discharge >= admission'"
@@ -280,33 +350,6 @@ def _constraint_problems(schema: Schema) -> list[str]:
             parse_rule(text, [column for column in schema.columns if column.name != schema.client])
         except BadInput as error:
             problems.append(str(error))
-    return problems
-
-
-def _image_problems(schema: Schema) -> list[str]:
-    problems = [
-        f"{key}={getattr(schema, key)!r} must be a whole number of at least 1"
-        for key in ("height", "width")
-        if type(getattr(schema, key)) is not int or getattr(schema, key) < 1
-    ]
-    return (
-        problems
-        if schema.channels in (1, 3)
-        else [*problems, f"channels={schema.channels!r} must be 1 (grey) or 3 (RGB)"]
-    )
-
-
-def _text_problems(schema: Schema) -> list[str]:
-    words, length = schema.vocabulary, schema.length
-    problems = []
-    if not (
-        words == "bytes" or (isinstance(words, tuple) and words and all(isinstance(w, str) for w in words))
-    ):
-        problems.append(f"vocabulary={words!r} must be 'bytes' or a list of words")
-    elif isinstance(words, tuple) and len(set(words)) < len(words):
-        problems.append("vocabulary: a word is listed twice")
-    if length is not None and (type(length) is not int or length < 1):
-        problems.append(f"length={length!r} must be a whole number of at least 1")
     return problems
 
 
@@ -342,7 +385,8 @@ def _probability_problems(schema: Schema) -> list[str]:
 
 
 def _provenance_problems(schema: Schema, names: list[str]) -> list[str]:
-    known = [*names, "label_probabilities", *(["vocabulary"] if schema.kind == "text" else [])]
+    others = [key for key in ("vocabulary", "constraints") if getattr(schema, key) or schema.inside]
+    known = [*names, "label_probabilities", *others]
     problems = [
         f"provenance of unknown column {name!r}, {nearest(str(name), known)}"
         for name in schema.provenance

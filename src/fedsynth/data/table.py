@@ -1,66 +1,27 @@
-"""Tables in and out: CSV and Parquet, and whether a table fits its schema."""
+"""Tables: whether a table fits its schema, and its rows as numbers."""
 
 from __future__ import annotations
 
-import gzip
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
-from fedsynth.data.atomic import replacing
-from fedsynth.data.column import NUMBERS
-from fedsynth.data.schema import Schema
-from fedsynth.data.values import read_values
+from fedsynth.data.clients import RawClients, clients_from
+from fedsynth.data.conform import conform
+from fedsynth.data.encode import Block, CompactRows, block_entries, blocks_of, read_block
+from fedsynth.data.modality import Modality, Source
+from fedsynth.data.schema import Schema, constraint_problems
+from fedsynth.data.sources.registry import read_rows
+from fedsynth.data.table_files import write_parts, write_table
+from fedsynth.data.values import read_values, write_values
 from fedsynth.errors import BadInput, nearest
-
-EXTENSIONS = (".csv", ".csv.gz", ".parquet")
-# "None" and "?" are not here: they are often a category. A category of the schema is never missing.
-MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")
-_OTHER_MARKS = (";", "\t", "|")
-_AS_WRITTEN: dict[str, Any] = {
-    "keep_default_na": False, "encoding": "utf-8", "low_memory": False, "index_col": False,
-}  # fmt: skip
-
-
-def read_table(path: Path | str, schema: Schema | None = None, *, as_written: bool = False) -> pd.DataFrame:
-    """Read a CSV, CSV.gz or Parquet file.
-
-    With a schema, all but its columns of numbers are kept as they are written in a CSV file ("007" stays "007");
-    `as_written` keeps all columns so, because a type that is guessed from a whole column lets one row change the rest.
-    """
-    source = Path(path)
-    extension = _extension(source)
-    if not source.is_file():
-        raise BadInput(f"{source}: there is no such file; check the path")
-    try:
-        frame = _read_parquet(source) if extension == ".parquet" else _read_csv(source, schema, as_written)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it again as UTF-8") from None
-    except BadInput:
-        raise
-    except pd.errors.EmptyDataError:
-        raise BadInput(f"{source}: is empty; expected a first line with the names of the columns") from None
-    except (OSError, EOFError, ValueError, pd.errors.ParserWarning) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadInput(f"{source}: cannot be read as {extension} ({reason}); check the file") from None
-    if not len(frame):
-        raise BadInput(f"{source}: has no rows; expected at least one")
-    return frame
-
-
-def write_table(frame: pd.DataFrame, path: Path | str) -> None:
-    """Write a CSV, CSV.gz or Parquet file, whole or not at all."""
-    target = Path(path)
-    extension = _extension(target)
-    with replacing(target) as temporary:
-        if extension == ".parquet":
-            frame.to_parquet(temporary, index=False)
-        else:
-            frame.to_csv(temporary, index=False, compression="gzip" if extension == ".csv.gz" else None)
 
 
 def check(frame: pd.DataFrame, schema: Schema) -> list[str]:
@@ -134,52 +95,208 @@ def _rename(name: str, extra: list[str]) -> str:
     )
 
 
-def _extension(path: Path) -> str:
-    for extension in EXTENSIONS:
-        if path.name.lower().endswith(extension):
-            return extension
-    raise BadInput(
-        f"{path}: unknown kind of table {path.suffix!r}; expected a name ending in {', '.join(EXTENSIONS)}"
-    )
+@dataclass(frozen=True)
+class Table(Modality):
+    """Rows of columns; encoded, vectors of `width` numbers and classes.
 
+    Without a label there is one class, 0, so that a conditional model needs no special case.
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(path)
-    if isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
-        return frame
-    named = frame.index.name is not None or isinstance(frame.index, pd.MultiIndex)
-    return frame.reset_index(drop=not named)
+    >>> from fedsynth.data.column import Column
+    >>> ages = Schema(columns=(Column("age", "integer", min=0, max=3),))
+    >>> encoding = Table(ages)
+    >>> x, y = encoding.encode(pd.DataFrame({"age": [0, 3]}))
+    >>> x
+    tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.1250],
+            [0.0000, 0.0000, 0.0000, 1.0000, 0.8750]])
+    >>> encoding.decode(x, y)["age"].tolist()
+    [0, 3]
+    """
 
+    kind: ClassVar[str] = "table"
+    ending: ClassVar[str] = ".parquet"
+    expected: ClassVar[str] = "a pandas DataFrame"
 
-def _read_csv(path: Path, schema: Schema | None, as_written: bool) -> pd.DataFrame:
-    names = _header(path)
-    other = [mark for mark in _OTHER_MARKS if mark in names[0]] if len(names) == 1 else []
-    if other:  # as spreadsheets write it where a comma is the decimal point
-        raise BadInput(
-            f"{path}: its first line has {other[0]!r} between the names; save it with commas between the columns and "
-            "a point in numbers"
+    @staticmethod
+    def problems(schema: Schema) -> list[str]:
+        """Say what in a schema does not fit a table."""
+        problems = [
+            f"{key!r} is for images or text, not for a table"
+            for key in ("height", "width", "channels", "vocabulary", "length")
+            if getattr(schema, key) is not None
+        ]
+        if schema.client is not None and not isinstance(schema.client, str):
+            problems.append(f"client {schema.client!r} must be the name of a column")
+        problems += constraint_problems(schema)
+        if not problems and not schema.feature_columns and not schema.inside:
+            problems.append("'columns' must list at least one column besides the label")
+        return problems
+
+    def describe(self) -> str:
+        """Say how many columns are learned."""
+        return f"a table of {len(self.schema.names)} columns"
+
+    def read(self, path: Path | str, column: str | None = None) -> pd.DataFrame:
+        """Read the rows of a file, a folder of files or a database by the schema."""
+        return read_rows(path, self.schema)
+
+    def clients(self, source: Source) -> RawClients:
+        """Read the rows and their owners; without any, each row is somebody's."""
+        column = source.client_column
+        schema = self.schema.with_client(column) if column else self.schema
+        return self.owned(self.plain(type(self)(schema).read(source.path)), source)
+
+    def owned(self, data: pd.DataFrame, source: Source) -> RawClients:
+        """Return the owners of rows; without any, each row is somebody's."""
+        column, schema, frame = source.client_column, self.schema, data
+        if source.alone:
+            return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("this site",), frame)
+        if column is None and schema.client in frame.columns:
+            frame = frame.drop(columns=schema.client)
+        if column is None and source.clients is None:
+            return clients_from(frame, clients=len(frame), split="rows")
+        how = {"split": source.split, "label": schema.label, "rng": source.rng}
+        return clients_from(frame, client_column=column, clients=source.clients, **how)  # type: ignore[arg-type]
+
+    def write(self, data: pd.DataFrame, path: Path | str) -> None:
+        """Write a CSV or Parquet file."""
+        write_table(data, path)
+
+    def write_parts(self, parts: Iterable[pd.DataFrame], path: Path | str) -> None:
+        """Write a CSV or Parquet file part by part; whole where a kind that extends this one has its own files."""
+        if type(self).write is Table.write:
+            write_parts(parts, path)
+        else:
+            super().write_parts(parts, path)
+
+    def fits(self, data: Any) -> bool:
+        """Tell whether this is a table."""
+        return isinstance(self.plain(data), pd.DataFrame)
+
+    def conform(self, data: pd.DataFrame) -> pd.DataFrame:
+        """Make values fit columns that were paid for."""
+        return conform(self.plain(data), self.schema)
+
+    def check_file(self, path: Path | str, column: str) -> list[str]:
+        """Say what in a file does not fit the schema, column by column."""
+        return check(self.conform(self.read(path)), self.schema)
+
+    def take(self, data: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
+        """Return these rows."""
+        return data.iloc[rows].reset_index(drop=True)
+
+    def join(self, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """Return the rows of several tables."""
+        return parts[0] if len(parts) == 1 else pd.concat(list(parts), ignore_index=True)
+
+    def numbered(self, data: pd.DataFrame, after: int = 0) -> pd.DataFrame:
+        """Return drawn rows whose identifiers count on after so many, to the last."""
+        counted = np.arange(after + 1.0, after + len(data) + 1)
+        ids = [column for column in self.schema.columns if column.type == "id" and column.name in data]
+        return data.assign(**{one.name: write_values(one, counted) for one in ids}) if ids else data
+
+    def labels(self, data: pd.DataFrame) -> np.ndarray:
+        """Return the label column as text."""
+        return data[self.schema.label].astype("string").fillna("").to_numpy()
+
+    def unlabelled(self, data: pd.DataFrame) -> pd.DataFrame:
+        """Return the table without its label column."""
+        return data.drop(columns=[self.schema.label]) if self.schema.label in data.columns else data
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The width of an encoded row."""
+        return (self.width,)
+
+    def random(self, rows: int, draw: np.random.Generator) -> Tensor:
+        """Return encoded rows of chance."""
+        x = torch.zeros(rows, self.width)
+        for block in self.blocks:
+            choice = torch.from_numpy(draw.integers(0, block.size, rows))
+            x[torch.arange(rows), block.start + choice] = 1.0
+            if block.ordered:
+                inside = (choice + torch.from_numpy(draw.random(rows)).float()) / block.bins
+                x[:, block.place] = torch.where(choice < block.bins, inside, 0.5)
+        return x
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Where each column lies in an encoded row."""
+        return blocks_of(self.schema.feature_columns)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        last = self.blocks[-1]
+        return last.start + last.width
+
+    def encode(self, data: pd.DataFrame) -> tuple[Tensor, Tensor]:
+        """Rows as float32 [rows, width], classes as int64 [rows]; one error tells all that does not fit."""
+        rows, y = self._compact(data)
+        return rows[:], y
+
+    def compact(self, data: pd.DataFrame) -> tuple[Tensor | CompactRows, Tensor]:
+        """The same rows without their zeros; whole where a kind that extends this one encodes in its own way."""
+        return self._compact(data) if type(self).encode is Table.encode else self.encode(data)
+
+    def _compact(self, data: pd.DataFrame) -> tuple[CompactRows, Tensor]:
+        frame = self.plain(data)
+        problems = check_columns(frame, self.schema)
+        if problems:
+            raise BadInput("the table does not fit its schema: " + "; ".join(problems))
+        y = np.zeros(len(frame), dtype=np.int64)
+        numbers = {}
+        for column in self.schema.columns:
+            if column.name in self.schema.sampled_names and column.type != "id" and column.name in frame:
+                values = read_values(column, frame[column.name])
+                problems += values.problems
+                numbers[column.name] = values.numbers
+        problems += broken_rules(self.schema, numbers)
+        if problems:
+            raise BadInput("the table does not fit its schema: " + "; ".join(problems))
+        entries = [
+            block_entries(column, block, numbers[column.name])
+            for column, block in zip(self.schema.feature_columns, self.blocks, strict=True)
+        ]
+        label = self.schema.label_column
+        if label is not None:
+            y = (numbers[label.name] - label.lowest).astype(np.int64)
+        return CompactRows.of(self.blocks, entries), torch.from_numpy(y)
+
+    def numbers(self, x: Tensor, y: Tensor | None = None) -> dict[str, np.ndarray]:
+        """The numbers (or places of categories) of all columns but identifiers; NaN where missing.
+
+        An entry's bin says only whether it is missing; an ordered column's value is read off its position.
+        """
+        rows = x.detach().cpu().numpy()
+        if not np.isfinite(rows).all():
+            advice = "the generator diverged; train it with smaller steps"
+            raise BadInput(f"the rows to decode hold numbers that are not finite: {advice}")
+        numbers = {
+            column.name: read_block(rows, column, block)
+            for column, block in zip(self.schema.feature_columns, self.blocks, strict=True)
+        }
+        label = self.schema.label_column
+        if label is not None:
+            if y is None:
+                raise BadInput(f"the schema has the label {label.name!r}; give decode the classes y as well")
+            numbers[label.name] = y.detach().cpu().numpy().astype(np.float64) + label.lowest
+        for name, rule in self.schema.derived.items():
+            numbers[name] = rule.computed(numbers)
+        return numbers
+
+    def decode(self, x: Tensor, y: Tensor | None = None) -> pd.DataFrame:
+        """A table in the schema's order of columns and in its dtypes, all learned values within bounds.
+
+        Derived columns are computed, identifiers count from 1.
+        """
+        return self.frame(self.numbers(x, y), len(x))
+
+    def frame(self, numbers: Mapping[str, np.ndarray], rows: int) -> pd.DataFrame:
+        """A table out of the numbers of its columns; identifiers count from 1."""
+        counted = np.arange(1.0, rows + 1)
+        return pd.DataFrame(
+            {
+                name: write_values(self.schema.column(name), numbers.get(name, counted))
+                for name in self.schema.sampled_names
+            }
         )
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:  # pandas would rename the second one without a word
-        raise BadInput(f"{path}: column {twice[0]!r} is there twice; rename one")
-    words = (
-        {}
-        if schema is None
-        else {column.name: column.categories or () for column in schema.columns if column.type not in NUMBERS}
-    )
-    own = {} if schema is None else {column.name: column.missing_values for column in schema.columns}
-    absent = {
-        name: [text for text in (*MISSING_TEXTS, *own.get(name, ())) if text not in words.get(name, ())]
-        for name in names
-    }
-    kept = {*words, *(() if schema is None else (schema.client,)), *(names if as_written else ())}
-    types = {name: "str" for name in names if name in kept}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header: else cut off
-        return pd.read_csv(path, dtype=types, na_values=absent, **_AS_WRITTEN)
-
-
-def _header(path: Path) -> list[str]:
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        first = pd.read_csv(file, header=None, nrows=1, dtype="str", keep_default_na=False, encoding="utf-8")
-    return [str(name) for name in first.iloc[0]]

@@ -48,7 +48,8 @@ def is_missing(column: Column, series: pd.Series) -> np.ndarray:
     array([False,  True,  True])
     """
     absent = series.isna().to_numpy(dtype=bool)
-    return absent | (places(series, column.missing_values) >= 0) if column.missing_values else absent
+    texts = column.missing_values if pd.api.types.is_numeric_dtype(series) else ("", *column.missing_values)
+    return absent | (places(series, texts) >= 0) if texts else absent
 
 
 def write_values(column: Column, numbers: np.ndarray) -> pd.Series:
@@ -70,8 +71,8 @@ def write_values(column: Column, numbers: np.ndarray) -> pd.Series:
         return pd.Series(numbers).astype(pandas_dtype(dtype))
     if dtype in TEXT_DTYPES:
         return pd.Series(numbers).astype("Int64").astype("str").astype(pandas_dtype(dtype))
-    whole = pd.Series(pd.array(np.where(missing, 0, numbers), dtype="Float64")).mask(missing)
-    return whole.astype(pandas_dtype(nullable(dtype) if column.missing else dtype))
+    whole = pd.arrays.IntegerArray(np.where(missing, 0, numbers).astype(np.int64), missing)
+    return pd.Series(whole).astype(pandas_dtype(nullable(dtype) if column.missing else dtype))
 
 
 def _categories(column: Column, codes: np.ndarray) -> pd.Series:
@@ -82,9 +83,12 @@ def _categories(column: Column, codes: np.ndarray) -> pd.Series:
     if dtype.startswith("category"):
         listed = pd.Index(kinds, dtype=inner)
         return pd.Series(pd.Categorical.from_codes(codes, listed, ordered=column.type == "ordinal"))
-    texts = dtype in TEXT_DTYPES
-    values = pd.Series(np.array([*kinds, None], dtype=object)[codes], dtype="str" if texts else object)
-    if texts or not column.missing:
+    if dtype in TEXT_DTYPES:
+        return pd.Series(pd.array(kinds, dtype="str").take(codes, allow_fill=True)).astype(
+            pandas_dtype(dtype)
+        )
+    values = pd.Series(np.array([*kinds, None], dtype=object)[codes], dtype=object)
+    if not column.missing:
         return values.astype(pandas_dtype(dtype))
     return values.astype(pandas_dtype(dtype if dtype.startswith("float") else nullable(dtype)))
 

@@ -1,0 +1,1 @@
+"""Where rows are: files, folders of files, databases, OMOP and FHIR; one file a source, and a registry."""

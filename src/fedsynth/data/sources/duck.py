@@ -1,0 +1,87 @@
+"""Queries over CSV, Parquet and DuckDB files by DuckDB, in memory; nothing is written to disk or fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedsynth.data.sources.frames import Frames
+from fedsynth.data.sources.sql import is_query, queries
+from fedsynth.errors import BadInput
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """DuckDB in memory, with the files of a folder as tables."""
+
+    connection: Any
+
+    def select(self, query: str) -> pd.DataFrame:
+        """Return the rows of a query."""
+        frame = self.connection.execute(query).df()
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise BadInput(f"column {twice[0]!r} is there twice; give one of them another name with AS")
+        return frame
+
+    def tables(self, schema: str | None = None) -> dict[str, str]:
+        """Return the files' tables as they are written in a query, by lower-case name."""
+        names = self.connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        return {str(name).lower(): f'"{name}"' for (name,) in names}
+
+    def add(self, files: Mapping[str, Path]) -> None:
+        """Make each file a table of its name."""
+        for name, path in files.items():
+            reader = "read_parquet" if path.suffix == ".parquet" else "read_csv"
+            place = str(path).replace("'", "''")
+            self.connection.execute(f"CREATE VIEW \"{name}\" AS SELECT * FROM {reader}('{place}')")
+
+
+@contextmanager
+def open_files(folder: Path, database: Path | None = None) -> Iterator[FileReader]:
+    """Open DuckDB on files; relative paths in queries count from `folder`."""
+    try:
+        import duckdb
+    except ImportError:
+        raise BadInput(
+            "kind='duckdb': DuckDB is not installed; run pip install 'fedsynth[databases]'"
+        ) from None
+    if database is not None and not database.is_file():
+        raise BadInput(f"database: there is no file {database}; check the path")
+    alone: dict[str, Any] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": "",  # rows that do not fit into memory are an error, not a file in /tmp
+        "file_search_path": str(folder.resolve()),
+    }
+    try:
+        with duckdb.connect(str(database or ":memory:"), database is not None, alone) as connection:
+            yield FileReader(connection)
+    except duckdb.Error as error:
+        raise BadInput(
+            f"DuckDB: {str(error).strip().splitlines()[0]}; check the query and its files"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Duck:
+    """One table or several, each a query over files, or a view of a DuckDB file."""
+
+    query: str | None = None
+    view: str | None = None
+    tables: Mapping[str, str] = field(default_factory=dict)
+    database: str | None = None
+
+    def read(self, folder: Path, names: Collection[str] | None = None) -> Frames:
+        """Return the rows."""
+        wanted = queries(self.view, self.query, self.tables, names)
+        with open_files(folder, None if self.database is None else folder / self.database) as reader:
+            return {
+                name: reader.select(text if is_query(text) else f"FROM {text}")
+                for name, text in wanted.items()
+            }

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsynth.models.graphical import JunctionTree, Measured, conditioned, fit, project, sample
+from fedsynth.models.graphical import JunctionTree, Measured, conditioned, fit, project
+from fedsynth.models.tree_sampling import sample
 
 SIZES = (2, 3, 2, 4)
 PAIRS = [(0, 1), (1, 2), (0, 2), (2, 3)]

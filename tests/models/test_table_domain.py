@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsynth.data.column import Column
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.models.table_domain import FINEST, TableDomain
 from fedsynth.rng import Rng
 
@@ -48,6 +48,18 @@ def test_values_written_into_rows_are_read_off_them_again(domain, seed):
     assert bool(((again == codes) | zeros).all())
 
 
+@pytest.mark.parametrize("domain", [LABELED, PLAIN], ids=["label", "no label"])
+def test_numbers_are_those_that_encoded_rows_are_decoded_to(domain):
+    draw = np.random.default_rng(0)
+    codes = np.stack([draw.integers(0, size, 5000) for size in domain.sizes], axis=1)
+    rows = domain.rows(torch.from_numpy(codes), Rng(1))
+    decoded = domain.encoding.numbers(rows, torch.from_numpy(codes[:, -1]))
+    numbers = domain.numbers(codes, Rng(1))
+    assert list(numbers) == list(decoded)
+    for name in decoded:
+        np.testing.assert_array_equal(numbers[name], decoded[name])
+
+
 def test_rows_that_went_through_their_values_are_the_same_table():
     """Whatever has few values comes back as it was, on a logarithmic scale too, and nothing else becomes missing."""
     draw = np.random.default_rng(0)
@@ -63,7 +75,7 @@ def test_rows_that_went_through_their_values_are_the_same_table():
             "ill": draw.choice(["no", "yes"], 74),
         }
     )
-    encoding = TableEncoding(LABELED.schema)
+    encoding = Table(LABELED.schema)
     x, y = encoding.encode(frame)
     back = encoding.decode(LABELED.rows(LABELED.codes(x, y), Rng(0)), y)
     first = encoding.decode(x, y)
@@ -79,7 +91,7 @@ def test_zero_and_missing_are_apart_from_the_cells_around_them():
     rows = pd.DataFrame({"age": 20, "change": [0.0, 0.001, np.nan], "gain": [0, 1, 2]}).assign(
         visits=3, bmi=20.0, sex="F", grade="low"
     )
-    x, y = TableEncoding(PLAIN.schema).encode(rows)
+    x, y = Table(PLAIN.schema).encode(rows)
     change = PLAIN.codes(x, y)[:, 4].tolist()
     assert change == [FINEST, FINEST // 2, FINEST + 1]
     assert PLAIN.codes(x, y)[0, 2] == FINEST != PLAIN.codes(x, y)[1, 2]

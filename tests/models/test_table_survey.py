@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from fedsynth.models.graphical import project
 from fedsynth.models.table_merging import merged_values
-from fedsynth.models.table_survey import Answer, Plan, Survey
+from fedsynth.models.table_plan import Plan
+from fedsynth.models.table_question import ClientCells
+from fedsynth.models.table_survey import Answer, Survey
 
 SIZES = (3, 4, 2, 2)
 PLAN = Plan(
@@ -151,3 +153,36 @@ def test_what_noise_hides_is_merged_and_what_is_seen_is_not():
     assert merged_values(shares, 0.0001, 0, 10).tolist() == [0, 1, 2, 3, 4, 5]
     cells = merged_values(np.array([0.2, 0.01, 0.01, 0.2, 0.58]), 0.01, 4, 10)
     assert cells[0] != cells[3] and cells[4] not in cells[:4]
+
+
+def test_combinations_that_constraints_exclude_have_no_chance():
+    allowed = np.ones((3, 4), dtype=bool)
+    allowed[0, 3] = allowed[2, :2] = False
+    whole = table() * allowed[:, :, None, None]
+    survey = surveyed(whole / whole.sum(), 0.02, replace(PLAN, possible=(((0, 1), allowed),)))
+    tree, tables = survey.fitted()
+    place = tree.home((0, 1))
+    assert place is not None
+    fitted = project(tables[place], tree.cliques[place], (0, 1))
+    merged = [np.unique(one, return_index=True)[1] for one in survey.maps[:2]]
+    whole_values = [len(one) == size for one, size in zip(merged, SIZES, strict=False)]
+    assert all(whole_values) and (fitted[~allowed] == 0).all() and (fitted[allowed] > 0).all()
+
+
+def about(rows: int, length: float) -> np.ndarray:
+    """Everybody has so many rows, whose sum is so long."""
+    cells, told = ClientCells(), np.zeros(ClientCells().size)
+    told[[rows - 1, cells.most_rows + int(np.searchsorted(cells.lengths, length))]] = cells.share / np.sqrt(2)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("length", "always", "expected"), [(2.0, False, True), (5.5, False, False), (5.5, True, True)]
+)
+def test_rows_add_up_where_that_says_more_than_clients_means(length, always, expected):
+    plan = replace(PLAN, about=ClientCells(), rows_always=always)
+    survey = surveyed(table(), 1e-6, plan)
+    assert survey.row_weight == 0 and survey.row_counts.size == 0
+    survey = Survey(plan, tuple(replace(one, about=about(6, length)) for one in survey.answers))
+    assert (survey.row_weight > 0) is expected
+    assert survey.row_weight <= 1 / length and survey.row_counts.argmax() == 5

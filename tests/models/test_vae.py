@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from fedsynth.data.encode import TableEncoding
+from fedsynth.data.table import Table
 from fedsynth.models.model import initialise, layouts
 from fedsynth.models.vae import ImageVAE, kl_to_standard_normal, one_hot
 from fedsynth.rng import Rng
@@ -83,7 +83,7 @@ def test_the_reconstruction_is_the_cross_entropy_of_each_column(build, ten, sche
     raw = torch.func.functional_call(model.parts["decoder"], named["decoder"], torch.cat([latent, label], -1))
     logits = 15 * torch.tanh(raw / 15)
     expected, start = 0.0, 0
-    for block in TableEncoding(schema).blocks:
+    for block in Table(schema).blocks:
         target = x[:, block.start : block.start + block.size].argmax(1)
         expected += torch.nn.functional.cross_entropy(logits[:, start : start + block.size], target)
         start += block.size
@@ -91,7 +91,7 @@ def test_the_reconstruction_is_the_cross_entropy_of_each_column(build, ten, sche
 
 
 def test_a_loss_at_its_bound_is_worse_than_guessing(build, schema):
-    blocks = TableEncoding(schema).blocks
+    blocks = Table(schema).blocks
     assert build("fvae").model.objectives["elbo"].bound == pytest.approx(
         2 * sum(math.log(b.size) for b in blocks)
     )
@@ -105,7 +105,7 @@ def test_samples_are_rows_that_decode(build, schema):
     assert torch.equal(rows, again) and not torch.equal(
         rows, model.sample(named_parameters(model), labels, Rng(3))
     )
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     for block in encoding.blocks:
         assert (rows[:, block.start : block.start + block.size].sum(1) == 1).all()
     frame = encoding.decode(rows, labels)
@@ -116,7 +116,7 @@ def test_samples_are_rows_that_decode(build, schema):
 def test_a_sampled_position_lies_in_its_bin(build, schema):
     model = build("fvae").model
     rows = model.sample(named_parameters(model), torch.zeros(500, dtype=torch.int64), Rng(2))
-    block = next(b for b in TableEncoding(schema).blocks if b.column == "bmi")
+    block = next(b for b in Table(schema).blocks if b.column == "bmi")
     chosen = rows[:, block.start : block.start + block.size].argmax(1)
     place = rows[:, block.place]
     there = chosen < block.bins

@@ -210,3 +210,40 @@ def test_the_same_seed_rounds_alike_whatever_else_was_drawn():
 def test_each_attempt_to_round_draws_afresh():
     first, second, again = (_uniforms((2, 3), torch.device("cpu"), Rng(1), attempt) for attempt in (0, 1, 0))
     assert torch.equal(first, again) and not torch.equal(first, second)
+
+
+def test_records_taken_in_pieces_are_each_rounded_by_chance_of_their_own(monkeypatch):
+    monkeypatch.setattr("fedsynth.training.record_sums._AT_ONCE", 3)  # one record of three numbers
+    sites, rule = 60, sums()
+    x = torch.tensor([0.01, 0.02]).expand(sites, 2, 2)
+    y, mask = torch.zeros(sites, 2, dtype=torch.int64), torch.ones(sites, 2) > 0
+    steps = sent(rule, x=x, y=y, mask=mask) / rule.mechanism.grid
+    assert bool((steps[:, 0].round() % 2 == 1).any())  # twice the same rounding would always be even
+
+
+class Wide(Line):
+    """The same with so many numbers that a message is rotated."""
+
+    parts = {"slope": nn.Linear(127, 1, bias=False), "offset": nn.Linear(1, 1, bias=False)}
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_records_are_rotated_by_the_turn_of_the_round(unit):
+    mechanism = DistributedGaussian(
+        Clip(1.0, ((127, 0.8), (1, 0.6))), 0.0, 128, Parties(3, 3), contributions=10, bits=28, unit=unit
+    )
+    assert mechanism.rotation.block > 1
+    rule, x = RecordSums("fit", ("slope",), mechanism, report=0.6), torch.zeros(1, 1, 127)
+    x[..., :30] = 0.05
+    parts = {"slope": torch.zeros(127), "offset": torch.tensor([0.1])}
+    data, state = (
+        Padded(x, torch.ones(1, 1, dtype=torch.int64), torch.ones(1, 1) > 0),
+        {"turn": torch.tensor([1])},
+    )
+    messages = rule.messages(Wide(), parts, data, np.array([5]), state, Rng(1))
+    wire = mechanism.wire(128)
+    total = wire.add(wire.zero(), messages.long(), torch.ones(1))
+    mean = mechanism.estimate(total, 1.0, state, Rng(1))[0]
+    expected = torch.zeros(128, dtype=torch.float64)
+    expected[:30] = 2 * 0.9 * 0.05
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-4)

@@ -14,7 +14,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.table_domain import TableDomain
-from fedsynth.models.table_question import Question, QuestionForm, unmerged
+from fedsynth.models.table_question import ClientCells, Question, QuestionForm, unmerged
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
@@ -100,6 +100,56 @@ def test_a_client_with_many_rows_weighs_as_one():
     half = sent(CENTRAL, [[[0, 1, 1], [2, 3, 0]]])
     other = sent(CENTRAL, [[[2, 3, 0]]])
     assert torch.allclose(half, (once + other) / 2, atol=1e-5)
+
+
+ABOUT = ClientCells()
+WITH_ABOUT = QuestionForm(DOMAIN.sizes, 8, 100 + ABOUT.size, ABOUT)
+
+
+def told(codes: list[list[list[int]]], row_weight: float, form: QuestionForm = WITH_ABOUT) -> torch.Tensor:
+    sums = replace(CENTRAL, form=form)
+    vector = form.write(replace(PAIRS, row_weight=row_weight))
+    return sums.messages(
+        MODEL, {"question": vector}, padded(codes), np.arange(len(codes)), {}, Rng(1)
+    ).double()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 2.0**20, width=32))
+def test_no_client_moves_a_sum_over_rows_by_more_than_the_clip(seed, row_weight):
+    """Whatever a server lets a row add, and however many rows a client has."""
+    client = a_client(np.random.default_rng(seed))
+    assert float(told([client * 5], row_weight).norm()) <= 1.0
+    assert float(told([client * 5], row_weight, FORM).norm()) <= 1.0
+
+
+def test_a_client_counted_by_rows_is_found(monkeypatch):
+    """The planted bug: each row adds its whole share, and nothing cuts the sum. It is longer than the clip."""
+    monkeypatch.setattr(CentralGaussian, "privatize", lambda self, x, *rest: x)
+    honest = told([[[0, 1, 1]] * 40], 0.1, FORM)
+    assert float(honest.norm()) < 1.0 + 1e-6
+    monkeypatch.setattr(torch.Tensor, "norm", lambda x, **axis: x.new_zeros(len(x)))
+    assert float(torch.linalg.vector_norm(told([[[0, 1, 1]] * 40], 0.1, FORM))) > 3.9
+
+
+def test_rows_weigh_alike_until_the_clip_is_reached():
+    tables = PAIRS.cells
+    once, thrice = (told([[[0, 1, 1]] * count], 0.25)[0, :tables] for count in (1, 3))
+    assert torch.allclose(thrice, 3 * once, atol=1e-5)
+    many, more = (told([[[0, 1, 1]] * count], 0.25)[0, :tables] for count in (10, 20))
+    assert torch.allclose(many, more, atol=1e-5)
+    assert float(many.norm()) == pytest.approx(ABOUT.rest, abs=1e-4)
+
+
+def test_a_client_says_how_many_rows_it_has_and_how_long_their_sum_is():
+    about = told([[[0, 1, 1]] * 4, [[0, 1, 1], [2, 3, 0]], []], 0.0)[0, WITH_ABOUT.table_cells :]
+    rows, lengths = ABOUT.split(about.numpy())
+    assert rows[:5].round(3).tolist() == [0, 1, 0, 1, 0]
+    long, short = 4.0, float(np.sqrt(2))  # rows that are alike, and rows that have nothing in common
+    ends = ABOUT.lengths
+    assert np.flatnonzero(lengths > 0.5).tolist() == [
+        int(np.searchsorted(ends, end)) for end in (short, long)
+    ]
 
 
 def test_an_answer_holds_the_shares_of_rows_in_each_cell():

@@ -1,4 +1,4 @@
-"""A distribution over many columns from noisy tables of a few: a junction tree, fitted and sampled exactly.
+"""A distribution over many columns from noisy tables of a few: a junction tree, fitted exactly.
 
 The fit is the distribution of least squared error, weighted by precision, with a little entropy beside it (Private-PGM:
 McKenna, Sheldon and Miklau 2019, who follow the gradient). Here its dual is solved one table at a time, in closed form,
@@ -124,6 +124,15 @@ class JunctionTree:
         return min(holding, key=lambda place: math.prod(self.shapes[place]), default=None)
 
 
+def tree_cells(pairs: Iterable[Columns], sizes: Sequence[int]) -> int:
+    """The cells of the junction tree over these sets of columns, without making it.
+
+    >>> tree_cells([(0, 1), (1, 2)], (2, 3, 4))
+    18
+    """
+    return sum(math.prod(sizes[column] for column in clique) for clique in _maximal_cliques(pairs, sizes))
+
+
 def _maximal_cliques(pairs: Iterable[Columns], sizes: Sequence[int]) -> list[frozenset[int]]:
     """The cliques of a triangulation: columns are eliminated one by one, the cheapest first."""
     near: dict[int, set[int]] = {column: set() for column in range(len(sizes))}
@@ -131,21 +140,26 @@ def _maximal_cliques(pairs: Iterable[Columns], sizes: Sequence[int]) -> list[fro
         for one, other in combinations(pair, 2):
             near[one].add(other)
             near[other].add(one)
+    cells = [int(size) for size in sizes]
+    costs = {
+        column: cells[column] * math.prod(cells[one] for one in others) for column, others in near.items()
+    }
     cliques: list[frozenset[int]] = []
-
-    def cost(column: int) -> tuple[int, int]:
-        return math.prod(int(sizes[one]) for one in near[column] | {column}), column
-
-    costs = {column: cost(column) for column in near}
+    holding: list[list[frozenset[int]]] = [[] for _ in sizes]
     while near:
-        column = min(costs.values())[1]
+        column = min(costs, key=costs.__getitem__)  # the first of the cheapest: keys are in their order
         del costs[column]
-        clique = frozenset(near[column] | {column})
-        if not any(clique <= larger for larger in cliques):
+        others = near.pop(column)
+        clique = frozenset(others | {column})
+        if not any(clique <= larger for larger in holding[column]):
             cliques.append(clique)
-        for one in near.pop(column):
-            near[one] = (near[one] | clique) - {one, column}
-            costs[one] = cost(one)
+            for one in clique:
+                holding[one].append(clique)
+        for one in others:
+            joined = others - near[one] - {one}
+            near[one] |= joined
+            near[one].discard(column)
+            costs[one] = costs[one] // cells[column] * math.prod(cells[new] for new in joined)
     return cliques
 
 
@@ -293,62 +307,3 @@ def conditioned(tree: JunctionTree, tables: Sequence[Table], chances: Mapping[Co
         walk.tables[place] *= spread(np.asarray(likely, dtype=np.float64), columns, tree.cliques[place])
     walk.calibrate(known)
     return [table / max(table.sum(), _TINY) for table in walk.tables]
-
-
-def sample(
-    tree: JunctionTree,
-    tables: Sequence[Table],
-    rows: int,
-    rng: np.random.Generator,
-    known: Mapping[int, np.ndarray] | None = None,
-) -> np.ndarray:
-    """Rows [rows, columns] drawn down the tree: each clique's new columns given those it shares with its parent.
-
-    `known` are values of columns of the first clique that the rows shall have.
-    """
-    drawn = np.zeros((rows, len(tree.sizes)), dtype=np.int64)
-    for column, values in (known or {}).items():
-        drawn[:, column] = values
-    separators = (tuple(known or ()), *tree.separators[1:])
-    for clique, shared, table in zip(tree.cliques, separators, tables, strict=True):
-        fresh = tuple(column for column in clique if column not in shared)
-        if not fresh:
-            continue
-        lead = math.prod(tree.sizes[column] for column in shared)
-        chances = project(table, clique, (*shared, *fresh)).reshape(lead, -1)
-        given = np.zeros(rows, dtype=np.int64)
-        for column in shared:
-            given = given * tree.sizes[column] + drawn[:, column]
-        place = _draw(chances, given, rng)
-        for column in reversed(fresh):
-            place, drawn[:, column] = np.divmod(place, tree.sizes[column])
-    return drawn
-
-
-def _draw(chances: np.ndarray, given: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each row a place in its line of `chances`, by one search in all lines laid end to end."""
-    width = chances.shape[1]
-    masses = chances.sum(axis=1, keepdims=True)
-    lines = np.where(masses > 0, chances, 1.0 / width)
-    lines = lines / lines.sum(axis=1, keepdims=True)
-    ends = np.cumsum(lines, axis=1) + np.arange(len(lines))[:, None]
-    place = np.searchsorted(ends.ravel(), given + spaced(given, rng), side="right") - given * width
-    return place.clip(0, width - 1)
-
-
-def spaced(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A uniform number for each row; those of a group lie evenly spaced, so that rows have the shares they stand for.
-
-    >>> np.sort(spaced(np.zeros(4, dtype=np.int64), np.random.default_rng(0)) * 4).astype(int)
-    array([0, 1, 2, 3])
-    """
-    count = len(groups)
-    if groups.max(initial=0) < 2**16:
-        groups = groups.astype(np.uint16)  # these are sorted several times faster
-    shuffled = rng.permutation(count)
-    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
-    sizes = np.bincount(groups)
-    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    uniform = np.empty(count)
-    uniform[order] = (np.arange(count) - first + rng.random(count)) / np.repeat(sizes, sizes)
-    return uniform

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
-from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.vae import encode, one_hot, pixel_elbo, pixel_error
+from fedsynth.models.model import Batch, Params, call, weighted_mean
+from fedsynth.models.vae import PixelAutoencoder, encode, one_hot, pixel_error
 from fedsynth.rng import Rng
 
 _LOGIT_BOUND = 15.0  # keeps the loss finite whatever a client holds (section 4.4.4)
@@ -65,7 +65,7 @@ class _Decoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class LabelImageVAE:
+class LabelImageVAE(PixelAutoencoder):
     """Three strided convolutions down; a dense layer and five transposed convolutions up, given the label.
 
     For square images whose side is a multiple of four. The thesis has a width of 32 and 8 latent numbers.
@@ -86,16 +86,6 @@ class LabelImageVAE:
             "encoder": _Encoder(self.channels, self.side, self.latent, self.width),
             "decoder": _Decoder(self.channels, self.side, self.latent + self.classes, self.width),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
-
-    @cached_property
-    def objectives(self) -> Mapping[str, Objective]:
-        """The evidence lower bound."""
-        return pixel_elbo(self.latent, self.channels, self.side)
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""

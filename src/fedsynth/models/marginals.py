@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedsynth.models.graphical import Columns, JunctionTree, Table, conditioned, project, sample
+from fedsynth.data.conditions import Condition
+from fedsynth.models.evidence import sample_given
+from fedsynth.models.graphical import Columns, JunctionTree, Table, conditioned, project
 from fedsynth.models.model import Batch, Objective, Params
+from fedsynth.models.table_conditions import chances
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_merging import inside
 from fedsynth.models.table_question import QuestionForm
+from fedsynth.models.tree_sampling import TreeSampler
 from fedsynth.rng import Rng
+
+_TRIES = 100  # for numbers inside a cell that a condition cuts through
 
 
 class Numbers(nn.Module):
@@ -39,16 +45,17 @@ class Distribution:
         np.ndarray
     ]  # of each column's values, noisy; with a partner [values, merged values of it]
     partners: Sequence[int] = ()  # of each column: the one by which its values are drawn; -1 for none
+    row_counts: Sequence[float] = ()  # the share of clients with 1, 2, ... rows, if they were asked
 
     def pack(self) -> Tensor:
-        """One vector: numbers of cliques and columns, parents and cliques, tables, maps, shares, partners."""
+        """One vector: numbers of cliques and columns, the tree, tables, maps, partners, shares, row counts."""
         tree = self.tree
         head = [len(tree.cliques), len(tree.sizes), *tree.sizes, *tree.parents]
         for clique in tree.cliques:
             head += [len(clique), *clique]
         head += [len(merged) for merged in self.maps]
         partners = tuple(self.partners) or (-1,) * len(tree.sizes)
-        pieces = [*self.tables, *self.maps, np.asarray(partners), *self.shares]
+        pieces = [*self.tables, *self.maps, np.asarray(partners), *self.shares, np.asarray(self.row_counts)]
         flat = np.concatenate([np.asarray(head, dtype=np.float64), *(np.ravel(piece) for piece in pieces)])
         return torch.from_numpy(flat.astype(np.float32))
 
@@ -78,12 +85,18 @@ class Distribution:
             take(length) if partner < 0 else take(length * sizes[partner]).reshape(length, -1)
             for length, partner in zip(lengths, partners, strict=True)
         ]
-        return cls(tree, tables, maps, shares, partners)
+        return cls(tree, tables, maps, shares, partners, tuple(take(len(flat) - at)))
 
     @cached_property
     def within(self) -> list[np.ndarray]:
         """The share of each value inside its merged value."""
         return [inside(*of) for of in zip(self.shares, self.maps, strict=True)]
+
+    def owners(self, rows: int, rng: np.random.Generator) -> np.ndarray:
+        """Whose each row is, from 1: clients have as many rows as clients had; the last one perhaps fewer."""
+        counts = np.asarray(self.row_counts)
+        lengths = 1 + rng.choice(len(counts), rows, p=counts / counts.sum())
+        return np.repeat(np.arange(1, rows + 1), lengths)[:rows]
 
     def marginal(self, column: int) -> np.ndarray:
         """The share of each value of a column."""
@@ -104,34 +117,50 @@ class Distribution:
     ) -> np.ndarray:
         """Values [rows, columns]; `likely` says for some columns how likely each value meets a condition.
 
-        `known` has for one column the value of each row.
+        `known` has for some columns the value of each row.
         """
-        tree, tables, weights = self.tree, list(self.tables), dict(enumerate(self.within))
+        tables, weights = self.tables, dict(enumerate(self.within))
         if likely:
             weights |= {column: (weights[column].T * chance).T for column, chance in likely.items()}
             tables = conditioned(
-                tree, tables, dict(self._evidence(column, weights[column]) for column in likely)
+                self.tree, tables, dict(self._evidence(column, weights[column]) for column in likely)
             )
         values = dict(known or {})
-        for column in values:
-            home = tree.home((column,))
-            assert home is not None
-            tree, order = tree.rooted(home)
-            tables = [tables[place] for place in order]
-        merged = sample(
-            tree, tables, rows, rng, {one: self.maps[one][codes] for one, codes in values.items()}
-        )
-        drawn = merged.copy()
+        merged_values = {one: self.maps[one][codes] for one, codes in values.items()}
+        if len(values) > 1:
+            return self._filled(sample_given(self.tree, tables, merged_values, rng), values, weights, rng)
+        sampler = self._sampler(tables, *values) if likely else self._samplers(*values)
+        return self._filled(sampler.draw(rows, rng, merged_values), values, weights, rng)
+
+    @cached_property
+    def _samplers(self) -> Callable[..., TreeSampler]:
+        """Samplers of the tables as they are, each made once."""
+        return cache(partial(self._sampler, self.tables))
+
+    def _sampler(self, tables: Sequence[Table], *known: int) -> TreeSampler:
+        """Draws rows; the clique that has the known column, if there is one, comes first."""
+        home = self.tree.home(known) if known else 0
+        assert home is not None
+        tree, order = self.tree.rooted(home) if known else (self.tree, range(len(tables)))
+        return TreeSampler(tree, [tables[place] for place in order], known)
+
+    def _filled(
+        self,
+        merged: np.ndarray,
+        values: Mapping[int, np.ndarray],
+        weights: Mapping[int, np.ndarray],
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """Values inside merged ones, by weight, where they are not known."""
+        drawn, sizes = merged.copy(order="K"), self.tree.sizes
         for column, groups in enumerate(self.maps):
             if column in values:
                 drawn[:, column] = values[column]
-            elif len(groups) > tree.sizes[column]:
+            elif len(groups) > sizes[column]:
                 weight, place = weights[column], merged[:, column]
                 if weight.ndim > 1:  # the merged values of column and partner are one
-                    place = place + tree.sizes[column] * merged[:, self.partners[column]]
-                    groups = np.concatenate(
-                        [groups + tree.sizes[column] * one for one in range(weight.shape[1])]
-                    )
+                    place = place + sizes[column] * merged[:, self.partners[column]]
+                    groups = np.concatenate([groups + sizes[column] * one for one in range(weight.shape[1])])
                 values_at = _inside(place, groups, weight.T.ravel(), rng)
                 drawn[:, column] = values_at % len(self.maps[column])
         return drawn
@@ -159,25 +188,24 @@ def _inside(
     return np.asarray(order[place])
 
 
-@dataclass(frozen=True)
-class MarginalModel:
-    """What is asked next, the last answer, and at the end the fitted distribution."""
+class Counted:
+    """A model that is counted: what is asked next, the last answer, and at the end what was fitted."""
 
-    domain: TableDomain
-    form: QuestionForm
+    question: int  # how many numbers it has
+    answer: int
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
-        """The question is sent down, the answer is summed, the fitted distribution is released."""
+        """The question is sent down, the answer is summed, what was fitted is released."""
         return {
-            "question": Numbers(self.form.length),
-            "answer": Numbers(self.form.most_cells),
+            "question": Numbers(self.question),
+            "answer": Numbers(self.answer),
             "fitted": Numbers(0, open_ended=True),
         }
 
     @property
     def generative(self) -> tuple[str, ...]:
-        """The distribution alone."""
+        """What was fitted, alone."""
         return ("fitted",)
 
     @property
@@ -189,9 +217,57 @@ class MarginalModel:
         """Nothing is trained."""
         raise AssertionError(f"{objective}: tables are counted, not trained")
 
+
+@dataclass(frozen=True)
+class MarginalModel(Counted):
+    """One table's distribution."""
+
+    domain: TableDomain
+    form: QuestionForm
+
+    @property
+    def question(self) -> int:  # type: ignore[override]
+        """How many numbers a question has."""
+        return self.form.length
+
+    @property
+    def answer(self) -> int:  # type: ignore[override]
+        """How many numbers an answer has."""
+        return self.form.most_cells
+
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """One encoded row for each label."""
-        fitted, label = Distribution.unpack(params["fitted"]["values"]), self.domain.label
-        values = {} if label is None else {label: labels.numpy()}
-        drawn = fitted.draw(len(labels), rng.at("rows").numpy(), known=values)
+        drawn = self._codes(Distribution.unpack(params["fitted"]["values"]), labels, rng)
         return self.domain.rows(torch.from_numpy(drawn), rng)
+
+    def numbers(self, fitted: Distribution, labels: Tensor, rng: Rng) -> dict[str, np.ndarray]:
+        """The same rows by column, without the way over encoded ones."""
+        return self.domain.numbers(self._codes(fitted, labels, rng), rng)
+
+    def _codes(self, fitted: Distribution, labels: Tensor, rng: Rng) -> np.ndarray:
+        """The values of one row for each label, [rows, columns]."""
+        label = self.domain.label
+        values = {} if label is None else {label: labels.numpy()}
+        return fitted.draw(len(labels), rng.at("rows").numpy(), known=values)
+
+    def sample_where(
+        self, params: Mapping[str, Params], rows: int, conditions: Sequence[Condition], rng: Rng
+    ) -> tuple[Tensor, Tensor]:
+        """Encoded rows and labels drawn given the conditions; a number in a cell that a bound cuts is tried again."""
+        fitted, label = Distribution.unpack(params["fitted"]["values"]), self.domain.label
+        likely = chances(self.domain, conditions)
+        declared = self.domain.schema.label_probabilities
+        if label is not None and declared is not None:
+            usual = np.asarray(declared) / np.maximum(fitted.marginal(label), 1e-12)
+            likely[label] = likely.get(label, 1.0) * usual
+        codes = torch.from_numpy(fitted.draw(rows, rng.at("rows").numpy(), likely=likely))
+        y = codes[:, label] if label is not None else torch.zeros(rows, dtype=torch.int64)
+        x = self.domain.rows(codes, rng)
+        for attempt in range(_TRIES):
+            numbers = self.domain.encoding.numbers(x, y)
+            meets = np.logical_and.reduce([each.holds(numbers[each.column.name]) for each in conditions])
+            again = torch.from_numpy(np.flatnonzero(~meets))
+            if not len(again):
+                break
+            x[again] = self.domain.rows(codes[again], rng.at("again", attempt))
+        return x, y

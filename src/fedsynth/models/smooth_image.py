@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from fedsynth.errors import Incompatible
 from fedsynth.models.label_image import bounded, pixels
-from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
+from fedsynth.models.model import Batch, Params, call, weighted_mean
 from fedsynth.models.signal import cosine_basis
-from fedsynth.models.vae import encode, mlp, one_hot, pixel_elbo, pixel_error
+from fedsynth.models.vae import PixelAutoencoder, encode, mlp, one_hot, pixel_error
 from fedsynth.rng import Rng
 
 _START = 0.3  # how far a latent number moves its frequency before training
@@ -56,7 +56,7 @@ class _Frequencies(nn.Module):
 
 
 @dataclass(frozen=True)
-class SmoothImageVAE:
+class SmoothImageVAE(PixelAutoencoder):
     """Dense layers from the low frequencies of an image to a latent code, and a linear map back to them.
 
     `bands` frequencies in each direction; the label enters the decoder alone. Strengths count in functions that are 1
@@ -87,16 +87,6 @@ class SmoothImageVAE:
             "encoder": mlp([inputs, *self.hidden, 2 * self.latent]),
             "decoder": _Frequencies(self.latent + self.classes, self.latent, self.channels, self.bands),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
-
-    @cached_property
-    def objectives(self) -> Mapping[str, Objective]:
-        """The evidence lower bound."""
-        return pixel_elbo(self.latent, self.channels, self.side)
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""

@@ -9,34 +9,50 @@ import numpy as np
 from fedsynth.models.graphical import Measured
 
 _HIDDEN = 3.0  # standard deviations under which a value is not seen
-_DIFFERENT = 3.0  # standard deviations by which a value's share must differ from the usual one to count
+_DIFFERENT = (
+    3.0  # standard deviations by which a value's share must differ from the usual one to count, or more:
+)
+# so many that noise alone does it in none of the cells
+_FEW, _FEW_SPREAD = 2.0, 1.0  # children that a parent usually has, and by how much the logarithm of it varies
+_LEAST_DOUBT = 0.02  # of noise's variance that is left where shares are drawn towards usual ones
+_TRACE = 1e-9  # a share that is next to nothing
 
 
-def merged_values(shares: np.ndarray, noise: float, ordered: int, most: int) -> np.ndarray:
+def merged_values(
+    shares: np.ndarray, noise: float, ordered: int, most: int, *, count: bool = False
+) -> np.ndarray:
     """The merged value of each value: cells of a number until they are seen above the noise, rare categories as one.
 
     The first `ordered` values are cells, which only merge with neighbors; the others (categories, zero, missing) stay
-    by themselves if they are seen.
+    by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling.
 
     >>> merged_values(np.array([0.1, 0.1, 0.3, 0.1, 0.4]), 0.01, ordered=4, most=3)
     array([0, 0, 1, 1, 2])
     >>> merged_values(np.array([0.5, 0.001, 0.498, 0.001]), 0.01, ordered=0, most=10)
     array([0, 2, 1, 2])
+    >>> merged_values(np.zeros(9), 0.5, ordered=9, most=32, count=True)
+    array([0, 1, 2, 2, 3, 3, 3, 3, 3])
     """
     apart = shares[ordered:]
     order = np.argsort(-apart, kind="stable")
     visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
     if not ordered and len(visible) >= len(apart) - 1:  # one hidden value is merged with nothing
         visible = np.arange(len(apart))
-    cells = _runs(shares[:ordered], noise, most)
+    cells = _runs(shares[:ordered], noise, most, _doublings(ordered) if count else ())
     groups = int(cells.max()) + 1 if ordered else 0
     others = np.full(len(apart), groups - 1 if ordered else len(visible))
     others[visible] = groups + np.arange(len(visible))
     return np.concatenate([cells, others])
 
 
-def _runs(shares: np.ndarray, noise: float, most: int) -> np.ndarray:
-    """Neighboring cells in runs, each seen above the noise; few cells stay by themselves where they are seen."""
+def _doublings(cells: int) -> tuple[int, ...]:
+    """The last cells of 0, 1, 2 to 3, 4 to 7 and so on."""
+    return tuple(2**power - 1 for power in range(cells.bit_length()))
+
+
+def _runs(shares: np.ndarray, noise: float, most: int, ends: tuple[int, ...] = ()) -> np.ndarray:
+    """Neighboring cells in runs, each seen above noise or ended; few cells stay by themselves where they are seen."""
+    most = most if len(shares) <= most else max(1, most - len(ends))
     total = float(np.maximum(shares, 0).sum())
     enough = _HIDDEN * noise if len(shares) <= most else max(total / most, 2 * _HIDDEN * noise)
     groups, count = np.zeros(len(shares), dtype=np.int64), 0
@@ -46,7 +62,8 @@ def _runs(shares: np.ndarray, noise: float, most: int) -> np.ndarray:
         groups[place] = count
         mass, width = mass + share, width + 1
         clear += share if share > _HIDDEN * noise else 0.0
-        if clear >= enough or mass >= max(enough, _HIDDEN * noise * math.sqrt(width)):
+        visible = clear >= enough or mass >= max(enough, _HIDDEN * noise * math.sqrt(width))
+        if visible or place in ends:
             count, mass, clear, width = count + 1, 0.0, 0.0, 0
     if width and count:  # what is left at the end is not seen by itself
         groups[groups == count] = count - 1
@@ -57,24 +74,113 @@ def detailed(shares: np.ndarray, merged: np.ndarray, detail: Measured) -> np.nda
     """The shares of values by a partner's: as if alike inside a merged value, unless they are seen to differ."""
     sums = np.zeros((int(merged.max()) + 1, detail.shares.shape[1]))
     np.add.at(sums, merged, detail.shares)
-    expected = inside(shares, merged)[:, None] * np.maximum(sums, 0.0)[merged]
-    differs = np.abs(detail.shares - expected) > _DIFFERENT / math.sqrt(float(detail.precision))
+    # where the noisy sum is none, values are still as unequal as elsewhere: a fit may give them some mass
+    expected = inside(shares, merged)[:, None] * np.maximum(sums, _TRACE)[merged]
+    enough = max(_DIFFERENT, math.sqrt(2 * math.log(detail.shares.size)))
+    differs = np.abs(detail.shares - expected) > enough / math.sqrt(float(detail.precision))
     return np.where(differs, np.maximum(detail.shares, 0.0), expected)
 
 
-def calmed(shares: np.ndarray, merged: np.ndarray, noise: float) -> np.ndarray:
-    """Shares drawn towards the mean of their merged value, the more the less they vary beyond the variance of noise.
+def calmed(
+    shares: np.ndarray,
+    merged: np.ndarray,
+    noise: float,
+    masses: np.ndarray | None = None,
+    ordered: int = 0,
+    law: np.ndarray | None = None,
+) -> np.ndarray:
+    """Shares drawn towards the usual ones of their merged value, the more the less they vary beyond noise's variance.
+
+    Usual are equal shares of its mass, by `masses` or by its own sum. The first and the last of the `ordered` cells
+    are usually as near to their neighbors as the mass allows: density falls from there on. With a `law`, usual are
+    its shares.
 
     >>> calmed(np.array([0.5, 0.2, 0.21, 0.09]), np.array([0, 1, 1, 1]), 1e-4).round(3)
     array([0.5  , 0.199, 0.209, 0.092])
     >>> calmed(np.array([0.5, 0.2, 0.3]), np.array([0, 1, 1]), 0.01)
     array([0.5 , 0.25, 0.25])
+    >>> calmed(np.array([0.5, 0.2, 0.3]), np.array([0, 1, 1]), 0.1, ordered=3).round(3)
+    array([0.5  , 0.345, 0.155])
     """
     counts = np.bincount(merged)
-    mean = (np.bincount(merged, weights=shares) / counts)[merged]
-    spread = np.bincount(merged, weights=(shares - mean) ** 2) / np.maximum(counts - 1, 1)
+    masses = np.bincount(merged, weights=shares) if masses is None else masses
+    usual = (masses / counts)[merged]
+    runs = (
+        np.flatnonzero(np.diff(merged[:ordered])) + 1
+    )  # where the second run of cells begins, the third, ...
+    if law is not None:
+        usual = masses[merged] * inside(law, merged)
+    elif len(runs):
+        first, last = usual[: runs[0]], usual[runs[-1] : ordered]
+        first[::-1], last[:] = _falling(first, usual[runs[0]]), _falling(last, usual[runs[-1] - 1])
+    spread = np.bincount(merged, weights=(shares - usual) ** 2) / np.maximum(counts - 1, 1)
     kept = np.divide(np.maximum(spread - noise, 0.0), spread, out=np.zeros_like(spread), where=spread > 0)
-    return np.asarray(mean + (shares - mean) * kept[merged])
+    calm = usual + (shares - usual) * kept[merged]
+    for group, mass in enumerate(masses):
+        calm[merged == group] = _not_negative(calm[merged == group], float(mass))
+    return np.asarray(calm)
+
+
+def _not_negative(values: np.ndarray, mass: float) -> np.ndarray:
+    """The nearest numbers that are not negative and have this sum (Duchi et al. 2008).
+
+    Cutting negative ones off alone would leave the noise of many empty values as their share.
+
+    >>> _not_negative(np.array([0.6, 0.02, -0.02, 0.01, -0.01]), 0.6)
+    array([0.59, 0.01, 0.  , 0.  , 0.  ])
+    """
+    if mass <= 0:
+        return np.zeros_like(values)
+    largest = -np.sort(-values)
+    excess = (largest.cumsum() - mass) / np.arange(1, len(values) + 1)
+    return np.maximum(values - excess[np.count_nonzero(largest > excess) - 1], 0.0)
+
+
+def _falling(cells: np.ndarray, start: float) -> np.ndarray:
+    """Cells of the same sum that begin with a neighbor's share and fall by a constant factor."""
+    mass, width = float(cells.sum()), len(cells)
+    slow, fast = 0.0, 50.0  # as fast as gives the sum; not at all if even that is too little
+    for _ in range(50 if start * width > mass else 0):
+        rate = (slow + fast) / 2
+        enough = start * -math.expm1(-rate * width) / rate > mass
+        slow, fast = (rate, fast) if enough else (slow, rate)
+    shape = np.exp(-slow * np.arange(width))
+    return np.asarray(mass * shape / shape.sum())
+
+
+def falling_law(merged: np.ndarray, one: Measured) -> np.ndarray:
+    """The shares of 0, 1, 2, ... children that fall by a constant factor, most likely by noisy shares of merged values.
+
+    Where noise hides everything, there are few children.
+
+    >>> law = falling_law(np.array([0, 1, 2, 2, 2]), Measured((0,), np.array([0.5, 0.25, 0.25]), 1e4))
+    >>> law.round(2)
+    array([0.5 , 0.26, 0.14, 0.07, 0.04])
+    """
+    means = np.geomspace(0.05, 10 * len(merged), 200)
+    laws = (means / (1 + means)) ** np.arange(len(merged))[:, None]
+    laws /= laws.sum(axis=0)
+    expected = np.zeros((len(one.shares), len(means)))
+    np.add.at(expected, merged, laws)
+    precision = np.broadcast_to(one.precision, one.shares.shape)
+    apart = precision @ np.square(one.shares[:, None] - expected)
+    unusual = np.square(np.log(means / _FEW) / _FEW_SPREAD)
+    return np.asarray(laws[:, np.argmin(apart + unusual)])
+
+
+def toward(one: Measured, usual: np.ndarray) -> Measured:
+    """A measured table drawn towards usual shares, the more the less it differs from them beyond noise.
+
+    >>> toward(Measured((0,), np.array([0.9, 0.1]), 100.0), np.array([0.7, 0.3])).shares.round(2)
+    array([0.85, 0.15])
+    >>> toward(Measured((0,), np.array([0.9, 0.1]), 10.0), np.array([0.7, 0.3])).shares.round(2)
+    array([0.7, 0.3])
+    """
+    unlike = float(np.mean(np.square(one.shares - usual) * one.precision))
+    kept = max(0.0, 1 - 1 / max(unlike, 1e-12))
+    return Measured(
+        one.columns, usual + kept * (one.shares - usual), one.precision / max(1 - kept, _LEAST_DOUBT)
+    )
 
 
 def inside(shares: np.ndarray, merged: np.ndarray) -> np.ndarray:
@@ -88,3 +194,14 @@ def inside(shares: np.ndarray, merged: np.ndarray) -> np.ndarray:
     np.add.at(mass, merged, positive)
     alike = (1.0 / np.bincount(merged)[merged]).reshape(-1, *[1] * (shares.ndim - 1))
     return np.where(mass[merged] > 0, positive / np.where(mass > 0, mass, 1.0)[merged], alike)
+
+
+def on_simplex(shares: np.ndarray) -> np.ndarray:
+    """The distribution that is nearest to noisy shares.
+
+    >>> on_simplex(np.array([0.7, 0.5, -0.1]))
+    array([0.6, 0.4, 0. ])
+    """
+    ordered = np.sort(shares)[::-1]
+    cuts = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)
+    return np.maximum(shares - cuts[np.flatnonzero(ordered > cuts)[-1]], 0.0)

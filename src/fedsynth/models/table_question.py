@@ -31,6 +31,9 @@ class Question:
     maps: tuple[np.ndarray, ...]  # of each column: the merged value of each value
     tables: tuple[Columns, ...]
     weights: tuple[float, ...]
+    row_weight: float = (
+        0.0  # what each row of a client adds, until the clip is reached; 0: the mean over its rows
+    )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -80,17 +83,65 @@ class Question:
 
 
 @dataclass(frozen=True)
+class ClientCells:
+    """The last cells of an answer: how many rows a client has, and how long the sum over them would be.
+
+    From these a server chooses what a row may add; they cost a small share of a client's norm.
+    """
+
+    most_rows: int = 32  # clients with more are counted as having so many
+    share: float = 0.2  # of the norm
+    growth: float = 1.15  # from one length to the next
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The upper ends of the lengths that are told apart."""
+        return np.asarray(self.growth ** np.arange(self._count))
+
+    @property
+    def _count(self) -> int:
+        return 1 + math.ceil(math.log(self.most_rows) / math.log(self.growth))
+
+    @property
+    def size(self) -> int:
+        """How many cells these are."""
+        return self.most_rows + self._count
+
+    @property
+    def rest(self) -> float:
+        """The share of the norm that is left for tables."""
+        return math.sqrt(1 - self.share**2)
+
+    def places(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        """The two cells of clients with so many rows whose sum is so long, [clients, 2]."""
+        ends = torch.from_numpy(self.lengths).to(lengths.device)
+        length = torch.bucketize(lengths.double() * (1 - 2.0**-20), ends).clamp(max=len(ends) - 1)
+        return torch.stack([rows.clamp(1, self.most_rows) - 1, self.most_rows + length], dim=1)
+
+    def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The noisy shares of clients by rows, and by length."""
+        shares = values / (self.share / math.sqrt(2))
+        return shares[: self.most_rows], shares[self.most_rows :]
+
+
+@dataclass(frozen=True)
 class QuestionForm:
     """How a question is written into a vector that is long enough for any over these columns."""
 
     sizes: tuple[int, ...]
     most_tables: int
     most_cells: int
+    about: ClientCells | None = None  # the last of the cells, if clients say something of themselves
+
+    @property
+    def table_cells(self) -> int:
+        """The cells that tables may have together."""
+        return self.most_cells - (self.about.size if self.about else 0)
 
     @property
     def length(self) -> int:
         """How many numbers the vector has."""
-        return 1 + sum(self.sizes) + self.most_tables * (WIDEST + 1)
+        return 2 + sum(self.sizes) + self.most_tables * (WIDEST + 1)
 
     def write(self, question: Question) -> Tensor:
         """The question as a vector, float32."""
@@ -98,7 +149,7 @@ class QuestionForm:
         for row, table, weight in zip(rows, question.tables, question.weights, strict=False):
             row[: len(table)] = table
             row[WIDEST] = weight
-        flat = np.concatenate([[len(question.tables)], *question.maps, rows.ravel()])
+        flat = np.concatenate([[len(question.tables)], *question.maps, rows.ravel(), [question.row_weight]])
         return torch.from_numpy(flat.astype(np.float32))
 
     def read(self, vector: Tensor) -> Question:
@@ -112,9 +163,9 @@ class QuestionForm:
         ends = list(accumulate((1, *self.sizes)))
         values = np.clip(flat, -1, 2**31).astype(np.int64)  # a value far outside stays outside
         maps = tuple(values[start:stop] for start, stop in zip(ends, ends[1:], strict=False))
-        rows = flat[ends[-1] :].reshape(-1, WIDEST + 1)[:count]
+        rows = flat[ends[-1] : -1].reshape(-1, WIDEST + 1)[:count]
         tables = tuple(tuple(int(column) for column in row[:WIDEST] if column >= 0) for row in rows)
-        question = Question(maps, tables, tuple(float(weight) for weight in rows[:, WIDEST]))
+        question = Question(maps, tables, tuple(float(weight) for weight in rows[:, WIDEST]), float(flat[-1]))
         self.check(question)
         return question
 
@@ -126,10 +177,11 @@ class QuestionForm:
             table and len({column % count for column in table}) == len(table) and max(table) < 2 * count
             for table in question.tables
         )
-        if not whole or not known or not all(weight > 0 for weight in question.weights):
+        weighed = all(weight > 0 for weight in question.weights) and question.row_weight >= 0
+        if not whole or not known or not weighed:
             raise BadInput("a question names columns, values or weights that this table does not have")
-        if question.cells > self.most_cells:
-            raise BadInput(f"a question of {question.cells} cells: at most {self.most_cells} fit an answer")
+        if question.cells > self.table_cells:
+            raise BadInput(f"a question of {question.cells} cells: at most {self.table_cells} fit an answer")
 
 
 def unmerged(sizes: Sequence[int]) -> tuple[np.ndarray, ...]:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from fedsynth.data.encode import numbers_at
 from fedsynth.data.rules import Interval
 from fedsynth.models.table_domain import TableDomain
+
+
+def allowed_pairs(domain: TableDomain) -> tuple[tuple[tuple[int, int], np.ndarray], ...]:
+    """The pairs of columns that constraints tie, with the combinations of values that they allow."""
+    schema = domain.schema
+    columns = [*schema.feature_columns, *([schema.label_column] if schema.label_column else [])]
+    tied = {name for rule in schema.rules for name in rule.columns}
+    places = [place for place, column in enumerate(columns) if column.name in tied]
+    tables = ((pair, possible_cells(domain, *pair)) for pair in combinations(places, 2))
+    return tuple((pair, table) for pair, table in tables if not table.all())
 
 
 def possible_cells(domain: TableDomain, one: int, other: int) -> np.ndarray:

@@ -9,84 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, combinations
 
 import numpy as np
 
-from fedsynth.models.graphical import JunctionTree, Measured, Table, fit, sample
-from fedsynth.models.table_merging import calmed, detailed, merged_values
+from fedsynth.models.graphical import JunctionTree, Measured, Table, fit, project, spread, tree_cells
+from fedsynth.models.table_denoise import denoised
+from fedsynth.models.table_merging import calmed, detailed, falling_law, merged_values, on_simplex, toward
+from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import Columns, Question, unmerged
+from fedsynth.models.tree_sampling import sample
 
 _BLURRED = 0.2  # of the mass of a table: noise beyond it hides how three columns go together
-_POWER = 1 / 3  # of the number of cells, by which tables weigh
-_UNEQUAL = 16  # times fewer cells than the largest table has: smaller ones weigh no less
-_FEWEST = 8  # values of a column under which pairs are rather left out
 _DOUBT = 0.5  # standard deviations of noise that a cell must gain on average
 _GROWTHS = 3  # times that pairs are added to the tree
 _ROUGH = 12  # sweeps of a fit that only chooses pairs
 _DRAWN = 100_000  # rows, by which such a fit is compared with pairs outside its cliques
+_WHOLE = 0.5  # of the clients: their rows count in full
+_WORTH = 1.4  # times more than by their means: then sums over clients' rows are asked for
 _SURE = 1e-8  # variance of a share without noise: rows are a sample
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The public choices of a survey: they depend on the schema and the settings alone."""
-
-    sizes: tuple[int, ...]
-    ordered: tuple[int, ...]
-    label: int | None
-    rounds: int
-    pair_rounds: int
-    most_values: int  # that a column keeps after merging
-    most_cells: int  # of a question
-    most_tables: int
-    tree_cells: int
-    label_weight: float
-    entropy: float  # weight beside the squared error, for each unit and row of it
-
-    @cached_property
-    def values(self) -> int:
-        """How many values a column keeps: few enough for a question about all pairs, if it need not be very few."""
-        fitting = (
-            most
-            for most in range(self.most_values, _FEWEST, -1)
-            if sum(self._cells(pair, most) for pair in combinations(range(len(self.sizes)), 2))
-            <= self.most_cells
-        )
-        return next(fitting, min(self.most_values, _FEWEST))
-
-    def _cells(self, columns: Columns, most: int) -> int:
-        """The most cells that a table of merged values has: zero and missing may stand beside the others."""
-        return math.prod(min(self.sizes[column], most + 2) for column in columns)
-
-    @cached_property
-    def pairs(self) -> tuple[Columns, ...]:
-        """Every two columns that are asked for: those with the label first, then neighbors, while there is room."""
-        every = combinations(range(len(self.sizes)), 2)
-        ordered = sorted(every, key=lambda pair: (-self.weight(pair), pair[1] - pair[0]))[: self.most_tables]
-        ends = list(accumulate(self._cells(pair, self.values) for pair in ordered))
-        return tuple(sorted(pair for pair, end in zip(ordered, ends, strict=True) if end <= self.most_cells))
-
-    @property
-    def pair_cells(self) -> int:
-        """The most cells that a question about these pairs has."""
-        return sum(self._cells(pair, self.values) for pair in self.pairs)
-
-    def weight(self, table: Columns) -> float:
-        """What goes with the label matters more."""
-        return self.label_weight if self.label in table else 1.0
-
-    def question(self, maps: tuple[np.ndarray, ...], tables: Sequence[Columns]) -> Question:
-        """These tables with weights that go with the cube root of cells: the sum of absolute errors is least."""
-        cells = [math.prod(shape) for shape in Question(maps, tuple(tables), ()).shapes]
-        least = max(cells) / _UNEQUAL
-        weights = (
-            self.weight(table) * max(count, least) ** _POWER
-            for table, count in zip(tables, cells, strict=True)
-        )
-        return Question(maps, tuple(tables), tuple(weights))
 
 
 @dataclass(frozen=True)
@@ -97,12 +39,16 @@ class Answer:
     values: np.ndarray
     noise: float
     scale: np.ndarray  # what a unit adds to each table
+    about: np.ndarray | None = None  # what clients say of themselves
 
-    @property
+    @cached_property
     def total(self) -> float:
-        """The mass of a table: 1, or the rows a unit has on average."""
-        sums = [values.sum() for values in self.question.split(self.values)]
-        return max(1e-9, float(np.mean(sums / self.scale)))
+        """The mass of a table: 1, or what a unit's rows add on average, by tables' precision; no less than noise."""
+        sums = np.array([values.sum() for values in self.question.split(self.values)])
+        cells = np.array([math.prod(shape) for shape in self.question.shapes])
+        precision = float((self.scale**2 / cells).sum())
+        least = min(1.0, self.noise / math.sqrt(precision))
+        return max(1e-9, least, float((sums * self.scale / cells).sum() / precision))
 
     def measured(self, total: float) -> list[Measured]:
         """The tables as shares of the whole mass, with their precision."""
@@ -122,6 +68,31 @@ class Survey:
 
     def following(self) -> Question:
         """The next question."""
+        return replace(self._following(), row_weight=self.row_weight)
+
+    @property
+    def row_weight(self) -> float:
+        """What a row may add: so much that the rows of half of the clients stay within the norm together."""
+        about = self.plan.about
+        if about is None or not self.answers or self.answers[-1].about is None:
+            return 0.0
+        _, shares = about.split(self.answers[-1].about)
+        shorter = np.cumsum(on_simplex(shares))
+        weight = 1 / float(about.lengths[np.searchsorted(shorter, _WHOLE).clip(max=len(shares) - 1)])
+        if self.plan.rows_always:
+            return weight
+        rows = float(self.row_counts @ np.arange(1, about.most_rows + 1))
+        return weight if len(self.answers) > 1 and rows * weight > _WORTH else 0.0
+
+    @property
+    def row_counts(self) -> np.ndarray:
+        """The share of clients with 1, 2, ... rows, the last with that many or more; none if it was not asked for."""
+        row_reports = [one.about for one in self.answers if one.about is not None]
+        if self.plan.about is None or not row_reports:
+            return np.empty(0)
+        return on_simplex(self.plan.about.split(np.mean(row_reports, axis=0))[0])
+
+    def _following(self) -> Question:
         plan, done = self.plan, len(self.answers)
         singles = [(column,) for column in range(len(plan.sizes))]
         if done == 0:
@@ -167,9 +138,16 @@ class Survey:
     def _calmed(self) -> list[np.ndarray]:
         """The share of each value; inside a merged one they are as unequal as can be told from noise."""
         return [
-            calmed(one.shares, merged, 1 / float(one.precision))
-            for one, merged in zip(self.singles, self.maps, strict=True)
+            calmed(one.shares, merged, 1 / float(one.precision), masses, ordered, self._laws.get(column))
+            for column, (one, merged, masses, ordered) in enumerate(
+                zip(self.singles, self.maps, self.distributions, self.plan.ordered, strict=True)
+            )
         ]
+
+    @cached_property
+    def _laws(self) -> dict[int, np.ndarray]:
+        """How numbers of children usually fall."""
+        return {place: falling_law(self.maps[place], self._alone[place]) for place in self.plan.counts}
 
     @cached_property
     def partners(self) -> tuple[int, ...]:
@@ -205,7 +183,7 @@ class Survey:
     @cached_property
     def total(self) -> float:
         """The mass of a table: 1, or the rows a unit has on average."""
-        return self.answers[0].total
+        return min(self.answers[0].total, self.plan.most_rows)
 
     @cached_property
     def singles(self) -> list[Measured]:
@@ -218,7 +196,7 @@ class Survey:
         """What was measured of each table after the first round."""
         tables: dict[Columns, Measured] = {}
         for answer in self.answers[1:]:
-            for one in answer.measured(self.total):
+            for one in answer.measured(answer.total if answer.question.row_weight > 0 else self.total):
                 earlier = tables.get(one.columns)
                 tables[one.columns] = one if earlier is None else earlier.combined(one)
         return tables
@@ -227,7 +205,13 @@ class Survey:
     def maps(self) -> tuple[np.ndarray, ...]:
         """How values are merged."""
         return tuple(
-            merged_values(one.shares, 1 / math.sqrt(float(one.precision)), ordered, self.plan.values)
+            merged_values(
+                one.shares,
+                1 / math.sqrt(float(one.precision)),
+                ordered,
+                self.plan.values,
+                count=one.columns[0] in self.plan.counts,
+            )
             for one, ordered in zip(self.answers[0].measured(self.total), self.plan.ordered, strict=True)
         )
 
@@ -246,35 +230,80 @@ class Survey:
             tables[one.columns] = Measured(one.columns, shares, one.precision / counts)
         return tables
 
+    def _first_of(self, column: int, later: Measured) -> Measured:
+        """A column as it was asked for first; less precise where that mean, over clients, is not the one over rows."""
+        first = self.measured[(column,)]
+        if all(answer.question.row_weight == 0 for answer in self.answers):
+            return first
+        apart = float(np.mean((first.shares - later.shares) ** 2 - 1 / first.precision - 1 / later.precision))
+        return replace(first, precision=1 / (1 / first.precision + max(0.0, apart)))
+
     @cached_property
     def pairs(self) -> dict[Columns, Measured]:
         """What was measured of pairs of columns."""
-        return {
+        raw: dict[Columns, Measured] = {
             columns: one
             for columns, one in self.measured.items()
             if len(columns) == 2 and max(columns) < len(self.sizes)
         }
+        for columns, one in self.measured.items():
+            if len(columns) == 3:
+                pair = Measured(columns[:2], one.shares.sum(axis=2), one.precision / one.shares.shape[2])
+                raw[pair.columns] = raw[pair.columns].combined(pair)  # every edge was a pair before
+        return raw
 
     @cached_property
-    def distributions(self) -> list[np.ndarray]:
+    def calm_pairs(self) -> dict[Columns, Measured]:
+        """The pairs, most of them nearer to the true ones: what two columns have in common must stand out of noise.
+
+        Pairs that weigh more than others are taken as they are: weak ties to the label, many together, say much.
+        """
+        alone = self.distributions
+        return {
+            columns: denoised(one, np.outer(*(alone[column] for column in columns)))
+            if self.plan.weight(columns) <= 1
+            else one
+            for columns, one in self.pairs.items()
+        }
+
+    @cached_property
+    def columns(self) -> list[Measured]:
+        """Each column by itself; numbers of children are drawn towards a law where noise hides them."""
+        columns = list(self._alone)
+        for column, law in self._laws.items():
+            columns[column] = toward(columns[column], np.bincount(self.maps[column], law))
+        return columns
+
+    @cached_property
+    def _alone(self) -> list[Measured]:
         """Each column by itself, from everything that was measured of it."""
-        singles = [self.measured[(column,)] for column in range(len(self.sizes))]
+        later: dict[int, Measured] = {}
         for columns, one in self.pairs.items():
             for axis, column in enumerate(columns):
                 shares = one.shares.sum(axis=1 - axis)
-                singles[column] = singles[column].combined(
-                    Measured((column,), shares, one.precision / one.shares.shape[1 - axis])
-                )
-        return [_distribution(one.shares) for one in singles]
+                single = Measured((column,), shares, one.precision / one.shares.shape[1 - axis])
+                later[column] = later[column].combined(single) if column in later else single
+        return [
+            self._first_of(column, later[column]).combined(later[column])
+            if column in later
+            else self.measured[(column,)]
+            for column in range(len(self.sizes))
+        ]
+
+    @cached_property
+    def distributions(self) -> list[np.ndarray]:
+        """The columns as distributions."""
+        return [_distribution(one.shares) for one in self.columns]
 
     def gains(self, model: Callable[[Columns], np.ndarray]) -> dict[Columns, float]:
         """How far each measured pair is from what a model says, less what is lost by fitting noise with it."""
         gains: dict[Columns, float] = {}
-        for columns, one in self.pairs.items():
-            noise = 1 / float(one.precision)
-            usual = float(np.abs(one.shares - model(columns)).mean()) * math.sqrt(math.pi / 2)
-            apart = math.sqrt(max(usual**2 - noise, 0.0))
-            gains[columns] = one.shares.size * (apart - _DOUBT * math.sqrt(noise)) * self.plan.weight(columns)
+        for columns, one in self.calm_pairs.items():
+            noise, weight = 1 / float(one.precision), self.plan.weight(columns)
+            apart = float(np.abs(one.shares - model(columns)).mean())
+            if weight > 1:
+                apart = math.sqrt(max(apart**2 * math.pi / 2 - noise, 0.0))
+            gains[columns] = one.shares.size * (apart - _DOUBT * math.sqrt(noise)) * weight
         return gains
 
     @cached_property
@@ -288,7 +317,8 @@ class Survey:
         gains = self.gains(lambda pair: np.outer(alone[pair[0]], alone[pair[1]]))
         groups = list(range(len(self.sizes)))
         chosen: list[Columns] = []
-        for one, other in sorted(gains, key=lambda pair: -gains[pair]):
+        tied = [pair for pair in self.possible if pair in gains]  # so that impossible values never meet
+        for one, other in [*tied, *sorted(gains, key=lambda pair: -gains[pair])]:
             if groups[one] != groups[other]:
                 chosen.append((one, other))
                 groups = [groups[one] if group == groups[other] else group for group in groups]
@@ -300,11 +330,11 @@ class Survey:
     def grown(self, edges: tuple[Columns, ...]) -> tuple[Columns, ...]:
         """The edges, and a few of the pairs that a model of them explains worst, while the tables stay small."""
         tree, tables = self._model(edges, sweeps=_ROUGH)
-        rows = sample(tree, tables, _DRAWN, np.random.default_rng(0))
+        rows = np.ascontiguousarray(sample(tree, tables, _DRAWN, np.random.default_rng(0)).T)
 
         def shares(pair: Columns) -> np.ndarray:
             one, other = (self.sizes[column] for column in pair)
-            counts = np.bincount(rows[:, pair[0]] * other + rows[:, pair[1]], minlength=one * other)
+            counts = np.bincount(rows[pair[0]] * other + rows[pair[1]], minlength=one * other)
             return counts.reshape(one, other) / _DRAWN
 
         gains = self.gains(shares)
@@ -313,12 +343,31 @@ class Survey:
         for pair in worst:
             if len(chosen) >= len(edges) + len(self.sizes) // 2:
                 break
-            if (
-                pair not in chosen
-                and JunctionTree.over([*chosen, pair], self.sizes).cells <= self.plan.tree_cells
-            ):
+            if pair not in chosen and tree_cells([*chosen, pair], self.sizes) <= self.plan.tree_cells:
                 chosen.append(pair)
         return tuple(chosen)
+
+    @cached_property
+    def possible(self) -> dict[Columns, np.ndarray]:
+        """The pairs of merged values that constraints allow: those inside of which some values may meet."""
+        tables = {}
+        for pair, allowed in self.plan.possible:
+            merged = np.zeros([self.sizes[column] for column in pair], dtype=bool)
+            np.logical_or.at(merged, np.ix_(*(self.maps[column] for column in pair)), allowed)
+            if not merged.all():
+                tables[pair] = merged
+        return tables
+
+    def _start(self, tree: JunctionTree) -> list[Table] | None:
+        """Tables of the cliques with zeros where constraints allow nothing; None if they say nothing."""
+        if not self.possible:
+            return None
+        tables = [np.full(shape, 1 / math.prod(shape)) for shape in tree.shapes]
+        for pair, allowed in self.possible.items():
+            place = tree.home(pair)
+            if place is not None:
+                tables[place] *= spread(allowed, pair, tree.cliques[place])
+        return tables
 
     def fitted(self) -> tuple[JunctionTree, list[Table]]:
         """The distribution that all answers together say."""
@@ -327,12 +376,23 @@ class Survey:
     def _model(self, edges: Sequence[Columns], sweeps: int = 60) -> tuple[JunctionTree, list[Table]]:
         """The distribution of these edges."""
         tree = JunctionTree.over(edges, self.sizes)
-        in_the_tree = [
+        in_the_tree = [self.calm_pairs[edge] for edge in edges] + self.columns
+        entropy = self.plan.entropy * self.total
+        start = self._start(tree)
+        first = fit(tree, in_the_tree, entropy=entropy, start=start, sweeps=sweeps)
+        threes = [
             one
             for columns, one in self.measured.items()
-            if (len(columns) != 2 or columns in edges) and tree.home(columns) is not None
+            if len(columns) == 3 and tree.home(columns) is not None
         ]
-        return tree, fit(tree, in_the_tree, entropy=self.plan.entropy * self.total, sweeps=sweeps)
+        if not threes or sweeps < 60:
+            return tree, first
+        for one in threes:
+            place = tree.home(one.columns)
+            assert place is not None
+            guess = project(first[place], tree.cliques[place], one.columns)
+            in_the_tree.append(denoised(one, guess))
+        return tree, fit(tree, in_the_tree, entropy=entropy, start=start, sweeps=sweeps)
 
 
 def _distribution(shares: np.ndarray) -> np.ndarray:

@@ -56,6 +56,24 @@ def pixel_elbo(latent: int, channels: int, side: int) -> Mapping[str, Objective]
     return {"elbo": Objective(noise=(latent,), bound=math.log(2.0) * (channels * side**2))}
 
 
+class PixelAutoencoder:
+    """What autoencoders of images share: the decoder alone makes data, and the evidence lower bound is trained on."""
+
+    channels: int
+    side: int
+    latent: int
+
+    @property
+    def generative(self) -> tuple[str, ...]:
+        """The decoder alone makes data."""
+        return ("decoder",)
+
+    @cached_property
+    def objectives(self) -> Mapping[str, Objective]:
+        """The evidence lower bound."""
+        return pixel_elbo(self.latent, self.channels, self.side)
+
+
 def pixel_error(logits: Tensor, images: Tensor) -> Tensor:
     """The negative log-likelihood of each image under Bernoulli pixels, summed over them."""
     return F.binary_cross_entropy_with_logits(logits, images, reduction="none").flatten(1).sum(-1)
@@ -143,15 +161,17 @@ class TableVAE:
         return _LOGIT_BOUND * torch.tanh(raw / _LOGIT_BOUND)
 
 
-class _ImageEncoder(nn.Module):
-    def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
+class ImageEncoder(nn.Module):
+    """Two convolutions from an image and its label to `outputs` numbers."""
+
+    def __init__(self, channels: int, side: int, classes: int, outputs: int, width: int) -> None:
         super().__init__()
         self.first = Conv2d(channels, width, 4, stride=2, padding=1)
         self.second = Conv2d(width, 2 * width, 4, stride=2, padding=1)
-        self.head = nn.Linear(2 * width * (side // 4) ** 2 + classes, 2 * latent)
+        self.head = nn.Linear(2 * width * (side // 4) ** 2 + classes, outputs)
 
     def forward(self, image: Tensor, label: Tensor) -> Tensor:
-        """Mean and log-variance of the latent."""
+        """The numbers of each image."""
         features = F.relu(self.second(F.relu(self.first(image))))
         return self.head(torch.cat([features.flatten(1), label], -1))
 
@@ -173,7 +193,7 @@ class ImageDecoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class ImageVAE:
+class ImageVAE(PixelAutoencoder):
     """A conditional convolutional VAE for square images whose side is a multiple of four (28, 32), grey or RGB.
 
     `deep` are the channels of a deeper network in place of `width`.
@@ -193,18 +213,11 @@ class ImageVAE:
         if self.deep:
             deep = (self.channels, self.side, self.classes, self.latent, self.deep)
             return {"encoder": DeepEncoder(*deep), "decoder": DeepDecoder(*deep)}
-        sizes = (self.channels, self.side, self.classes, self.latent, self.width)
-        return {"encoder": _ImageEncoder(*sizes), "decoder": ImageDecoder(*sizes)}
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
-
-    @cached_property
-    def objectives(self) -> Mapping[str, Objective]:
-        """The evidence lower bound."""
-        return pixel_elbo(self.latent, self.channels, self.side)
+        shape = (self.channels, self.side, self.classes)
+        return {
+            "encoder": ImageEncoder(*shape, 2 * self.latent, self.width),  # mean and log-variance
+            "decoder": ImageDecoder(*shape, self.latent, self.width),
+        }
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The negative evidence lower bound with a Bernoulli likelihood, summed over pixels."""

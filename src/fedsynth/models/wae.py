@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.data.encode import Block
-from fedsynth.models.layers import Conv2d, ConvTranspose2d
+from fedsynth.models.layers import ConvTranspose2d
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.rows import draw_rows
-from fedsynth.models.vae import one_hot
+from fedsynth.models.vae import ImageEncoder, one_hot
 from fedsynth.rng import Rng
 
 OBJECTIVE = "wasserstein"
@@ -187,19 +187,6 @@ class TableWAE:
         return _LOGIT_BOUND * torch.tanh(raw / _LOGIT_BOUND)
 
 
-class _ImageEncoder(nn.Module):
-    def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
-        super().__init__()
-        self.first = Conv2d(channels, width, 4, stride=2, padding=1)
-        self.second = Conv2d(width, 2 * width, 4, stride=2, padding=1)
-        self.head = nn.Linear(2 * width * (side // 4) ** 2 + classes, latent)
-
-    def forward(self, image: Tensor, label: Tensor) -> Tensor:
-        """The latent code."""
-        features = F.relu(self.second(F.relu(self.first(image))))
-        return self.head(torch.cat([features.flatten(1), label], -1))
-
-
 class _ImageDecoder(nn.Module):
     def __init__(self, channels: int, side: int, classes: int, latent: int, width: int) -> None:
         super().__init__()
@@ -231,7 +218,7 @@ class ImageWAE:
     def parts(self) -> Mapping[str, nn.Module]:
         """Encoder of an image and its label, decoder of a latent code."""
         shape = (self.channels, self.side, self.classes, self.latent, self.width)
-        return {"encoder": _ImageEncoder(*shape), "decoder": _ImageDecoder(*shape)}
+        return {"encoder": ImageEncoder(*shape), "decoder": _ImageDecoder(*shape)}
 
     @property
     def generative(self) -> tuple[str, ...]:

@@ -46,13 +46,7 @@ class RecordSums:
         return False
 
     def messages(
-        self,
-        model: Model,
-        sent: Mapping[str, Tensor],
-        data: Padded,
-        ids: np.ndarray,
-        state: State,
-        rng: Rng,
+        self, model: Model, sent: Mapping[str, Tensor], data: Padded, ids: np.ndarray, state: State, rng: Rng
     ) -> Tensor:
         """The messages [sites, length] of these sites."""
         mechanism = self.mechanism

@@ -15,7 +15,10 @@ from fedsynth.rng import Rng
 
 
 class Sums(Protocol):
-    """Makes clients' messages from their rows without training."""
+    """Makes clients' messages from their rows without training.
+
+    One that has a method `at_site` returns by it the sums of a site whose clients may all be counted at once.
+    """
 
     @property
     def together(self) -> bool:
@@ -23,13 +26,7 @@ class Sums(Protocol):
         ...
 
     def messages(
-        self,
-        model: Model,
-        sent: Mapping[str, Tensor],
-        data: Padded,
-        ids: np.ndarray,
-        state: State,
-        rng: Rng,
+        self, model: Model, sent: Mapping[str, Tensor], data: Padded, ids: np.ndarray, state: State, rng: Rng
     ) -> Tensor:
         """The messages of these clients, as private as the mechanism makes them."""
         ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -15,9 +14,9 @@ from fedsynth.data.clients import Padded
 from fedsynth.models.model import Model
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import Question, QuestionForm
-from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.mechanism import Mechanism, State, Unit
 from fedsynth.rng import Rng
+from fedsynth.training.grid_sums import grid_steps, released_sums, sums_together
 
 _AT_ONCE = 2**22  # places of rows in tables
 _BELOW = 1.0 - 2.0**-40  # more than all rounding of a scale: the bound holds exactly
@@ -28,8 +27,9 @@ class TableSums:
     """Counts the rows of a client in the tables of a question.
 
     A unit's answer has at most the norm of the clip whatever the question is: each table has its share of it, and a
-    client with many rows sends the mean over them. Where a unit is a record, a site sends the sum over its records in
-    whole grid steps of the mechanism, a DistributedGaussian.
+    client with many rows sends the mean over them, or the sum, cut to that norm. Where a unit is a record, a site sends
+    the sum over its records in whole grid steps of the mechanism: with a share of the noise (DistributedGaussian), with
+    noise of its own (LocalRecords), or without, where the server adds it (CentralGaussian).
     """
 
     domain: TableDomain
@@ -40,61 +40,82 @@ class TableSums:
     @property
     def together(self) -> bool:
         """Whether the sum of many clients' messages is as good as the messages: no noise of their own is in them."""
-        release = self.mechanism.release
-        return self.unit == "client" and (release is None or release.trust == "central")
+        return sums_together(self.mechanism)
 
     def scale(self, question: Question) -> np.ndarray:
         """What a unit adds to each table, in units of the clip: a record adds whole grid steps."""
-        return question.scale if self.unit == "client" else self._steps(question) / self.steps
+        if self.unit == "record":
+            return self._steps(question) / self.steps
+        return question.scale * (self.form.about.rest if self.form.about else 1.0)
 
     @property
     def steps(self) -> float:
         """The grid steps in the clip, where records are counted in them; without end for clients."""
-        return math.inf if self.unit == "client" else cast(DistributedGaussian, self.mechanism).steps
+        return math.inf if self.unit == "client" else grid_steps(self.mechanism)
 
     def _steps(self, question: Question) -> np.ndarray:
         """The grid steps that a record adds to each table; their squares sum to no more than the squared clip."""
         return np.asarray(np.floor(_BELOW * question.scale * self.steps))
 
     def messages(
-        self,
-        model: Model,
-        sent: Mapping[str, Tensor],
-        data: Padded,
-        ids: np.ndarray,
-        state: State,
-        rng: Rng,
+        self, model: Model, sent: Mapping[str, Tensor], data: Padded, ids: np.ndarray, state: State, rng: Rng
     ) -> Tensor:
         """The messages [clients, cells] of these clients, or the sum of them, [1, cells]."""
         question = self.form.read(sent["question"])
         if self.unit == "record":
-            counts = self._counts(question, data)
-            return cast(DistributedGaussian, self.mechanism).noised(counts, rng, ids)
-        cells, shares = self._shares(question, data)
+            return self._of_records(question, data, ids, rng)
         if not self.together:
+            cells, shares = self._shares(question, data)
             whole = shares.new_zeros(len(ids), self.form.most_cells).scatter_add_(1, cells, shares)
             return self.mechanism.privatize(whole, state, rng.at("privatize"), ids)
-        clipped = self.mechanism.privatize(shares, state, rng.at("privatize"), ids)
-        total = torch.zeros(1, self.form.most_cells, dtype=torch.float64, device=cells.device)
-        return total.scatter_add_(1, cells.view(1, -1), clipped.double().view(1, -1))
+        total = torch.zeros(1, self.form.most_cells, dtype=torch.float64, device=data.x.device)
+        at_once = max(1, _AT_ONCE // (data.mask.shape[1] * len(question.tables)))
+        for start in range(0, len(ids), at_once):  # a sum on the grid is the same in any number of parts
+            part = slice(start, start + at_once)
+            cells, shares = self._shares(question, Padded(data.x[part], data.y[part], data.mask[part]))
+            clipped = self.mechanism.privatize(shares, state, rng.at("privatize"), ids[part])
+            total.scatter_add_(1, cells.view(1, -1), clipped.double().view(1, -1))
+        return total
+
+    def _of_records(self, question: Question, data: Padded, ids: np.ndarray, rng: Rng) -> Tensor:
+        """The sums over records, as they may leave their site."""
+        if self.together:  # no sum of one site alone is needed
+            data = Padded(*(one.flatten(0, 1)[None] for one in (data.x, data.y, data.mask)))
+        return released_sums(self.mechanism, self._counts(question, data), ids, rng)
 
     def _shares(self, question: Question, data: Padded) -> tuple[Tensor, Tensor]:
         """The cells that each client's rows are in, each cell once, and its shares in them, both [clients, cells]."""
-        rows = data.mask.sum(1).clamp(min=1)
-        scale = torch.from_numpy(question.scale).to(data.mask.device)
-        each = (data.mask / rows[:, None]).double()[..., None] * scale
+        rows = data.mask.sum(1)
+        scale = torch.from_numpy(self.scale(question)).to(data.mask.device)
+        cells, counts = self._cells(question, data, scale)
+        lengths = counts.norm(dim=1)  # of the sum over rows
+        most = float(np.linalg.norm(scale.cpu().numpy()))
+        if question.row_weight > 0:
+            each = (most / lengths.clamp(min=1e-30)).clamp(max=question.row_weight)
+        else:
+            each = 1 / rows.clamp(min=1)
+        shares = counts * each[:, None]
+        if self.form.about is not None:
+            own = (rows > 0).double()[:, None] * (self.form.about.share / math.sqrt(2))
+            places = self.form.about.places(rows, lengths / most) + self.form.table_cells
+            cells, shares = torch.cat([cells, places], 1), torch.cat([shares, own.expand(-1, 2)], 1)
+        return cells, shares.float()
+
+    def _cells(self, question: Question, data: Padded, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """The cells that each client's rows are in, each cell once, and the sum of its rows there, [clients, cells]."""
+        each = data.mask.double()[..., None] * scale
         places = question.places(self.domain.codes(data.x, data.y))
         if places.shape[1] == 1:
-            return places[:, 0], each[:, 0].float()
+            return places[:, 0], each[:, 0]
         ordered, index = places.transpose(1, 2).sort(dim=2)
         weights = each.transpose(1, 2).gather(2, index).flatten(1)
         ordered = ordered.flatten(1)
         first = torch.ones_like(ordered, dtype=torch.bool)
         first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
         group = first.cumsum(1) - 1
-        shares = torch.zeros_like(weights).scatter_add_(1, group, weights)
+        counts = torch.zeros_like(weights).scatter_add_(1, group, weights)
         cells = torch.zeros_like(ordered).scatter_(1, group, ordered)
-        return cells, shares.float()
+        return cells, counts
 
     def _counts(self, question: Question, data: Padded) -> Tensor:
         """The sum over records, each counted once in every table, [clients, cells] in grid steps."""

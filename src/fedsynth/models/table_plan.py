@@ -1,0 +1,93 @@
+"""The public choices of a survey of tables: which are asked for, with which weights, how many cells they have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, combinations
+
+import numpy as np
+
+from fedsynth.models.table_question import ClientCells, Columns, Question
+
+_POWER = 1 / 3  # of the number of cells, by which tables weigh
+_UNEQUAL = 16  # times fewer cells than the largest table has: smaller ones weigh no less
+_FEWEST = 8  # values of a column under which pairs are rather left out
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The public choices of a survey: they depend on the schema and the settings alone."""
+
+    sizes: tuple[int, ...]
+    ordered: tuple[int, ...]
+    label: int | None
+    rounds: int
+    pair_rounds: int
+    most_values: int  # that a column keeps after merging
+    most_cells: int  # of a question
+    most_tables: int
+    tree_cells: int
+    label_weight: float
+    entropy: float  # weight beside the squared error, for each unit and row of it
+    pair_weights: tuple[
+        tuple[Columns, float], ...
+    ] = ()  # of pairs that weigh neither 1 nor what the label's do
+    about: ClientCells | None = None  # that clients say of themselves
+    rows_always: bool = False  # rows weigh alike, also where clients' means would have less noise
+    possible: tuple[tuple[Columns, np.ndarray], ...] = ()  # pairs of values that constraints allow
+    counts: tuple[int, ...] = ()  # columns that are numbers of children
+    most_rows: float = math.inf  # that a unit has in a table
+
+    @cached_property
+    def values(self) -> int:
+        """How many values a column keeps: few enough for a question about all pairs, if it need not be very few."""
+        fitting = (
+            most
+            for most in range(self.most_values, _FEWEST, -1)
+            if _pair_cells([min(size, most + 2) for size in self.sizes]) <= self.most_cells
+        )
+        return next(fitting, min(self.most_values, _FEWEST))
+
+    def _cells(self, columns: Columns, most: int) -> int:
+        """The most cells that a table of merged values has: zero and missing may stand beside the others."""
+        return math.prod(min(self.sizes[column], most + 2) for column in columns)
+
+    @cached_property
+    def pairs(self) -> tuple[Columns, ...]:
+        """Every two columns that are asked for: those with the label first, then neighbors, while there is room."""
+        every = combinations(range(len(self.sizes)), 2)
+        ordered = sorted(every, key=lambda pair: (-self.weight(pair), pair[1] - pair[0]))[: self.most_tables]
+        ends = list(accumulate(self._cells(pair, self.values) for pair in ordered))
+        return tuple(sorted(pair for pair, end in zip(ordered, ends, strict=True) if end <= self.most_cells))
+
+    @property
+    def pair_cells(self) -> int:
+        """The most cells that a question about these pairs has."""
+        return sum(self._cells(pair, self.values) for pair in self.pairs)
+
+    def weight(self, table: Columns) -> float:
+        """What goes with the label matters more."""
+        usual = self.label_weight if self.label in table and len(table) < 3 else 1.0
+        return self._pair_weights.get(table[:2], usual)
+
+    @cached_property
+    def _pair_weights(self) -> dict[Columns, float]:
+        return dict(self.pair_weights)
+
+    def question(self, maps: tuple[np.ndarray, ...], tables: Sequence[Columns]) -> Question:
+        """These tables with weights that go with the cube root of cells: the sum of absolute errors is least."""
+        cells = [math.prod(shape) for shape in Question(maps, tuple(tables), ()).shapes]
+        least = max(cells) / _UNEQUAL
+        weights = (
+            self.weight(table) * max(count, least) ** _POWER
+            for table, count in zip(tables, cells, strict=True)
+        )
+        return Question(maps, tuple(tables), tuple(weights))
+
+
+def _pair_cells(sizes: Sequence[int]) -> int:
+    """The cells of the tables of every two columns of these sizes."""
+    return (sum(sizes) ** 2 - sum(size * size for size in sizes)) // 2

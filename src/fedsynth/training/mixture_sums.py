@@ -1,0 +1,99 @@
+"""Messages of sites where pictures are counted in the components of a mixture: sums over their records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.data.clients import Padded
+from fedsynth.models.mixture import Components, MixtureForm, low_first
+from fedsynth.models.model import Model
+from fedsynth.models.spectrum import spectrum
+from fedsynth.privacy.mechanism import Mechanism, State, Unit
+from fedsynth.rng import Rng
+from fedsynth.training.grid_sums import grid_steps, released_sums, sums_together
+
+_AT_ONCE = 500  # records
+
+
+@dataclass(frozen=True)
+class MixtureSums:
+    """Each record is counted in the component of its own class that it is nearest to, and in no other.
+
+    There it adds its count, its way from the center, and, where that is asked for, the products of the lowest numbers
+    of this way. Whatever the centers are, a record's numbers have at most the norm of the clip in whole grid steps:
+    its way is at most a radius long, and half a step for each number is kept free for rounding.
+    """
+
+    form: MixtureForm
+    mechanism: Mechanism
+    unit: Unit = "record"
+
+    @property
+    def together(self) -> bool:
+        """Whether the sum of many sites' messages is as good as the messages: no noise of their own is in them."""
+        return sums_together(self.mechanism)
+
+    def scale(self, asked: Components) -> tuple[float, float, float]:
+        """What a record adds for its count, a way of one radius and products of two such, in units of the clip."""
+        room = self.room(asked.spread)
+        count, place, products = asked.weights
+        return room * count, room * place, room * products
+
+    def room(self, spread: bool) -> float:
+        """The share of the clip that is left when every number of a record may be rounded up by half a step."""
+        numbers = 1 + self.form.numbers + (self.form.products if spread else 0)
+        return 1.0 - math.sqrt(numbers) / (2 * grid_steps(self.mechanism)) - 1e-6
+
+    def messages(
+        self,
+        model: Model,
+        sent: Mapping[str, Tensor],
+        data: Padded,
+        ids: np.ndarray,
+        state: State,
+        rng: Rng,
+    ) -> Tensor:
+        """The messages [sites, answer] of these sites, or the sum of them, [1, answer]."""
+        asked = self.form.read(sent["question"])
+        return released_sums(self.mechanism, self.totals(asked, data), ids, rng)
+
+    def totals(self, asked: Components, data: Padded) -> Tensor:
+        """The sums over each site's records in grid steps, float64, [sites, answer]."""
+        form = self.form
+        total = torch.zeros(len(data.mask), form.answer, dtype=torch.float64, device=data.mask.device)
+        for site, mask in enumerate(data.mask):
+            components = total[site, : form.places].view(-1, 1 + form.numbers)
+            products = total[site, form.places :].view(form.groups, form.products)
+            for part in mask.nonzero()[:, 0].split(_AT_ONCE):
+                group = data.y[site, part].clamp(0, form.groups - 1)
+                component, each = self.contributions(asked, data.x[site, part], group)
+                components.index_add_(0, group * form.components + component, each[:, : 1 + form.numbers])
+                if asked.spread:
+                    products.index_add_(0, group, each[:, 1 + form.numbers :])
+        return total
+
+    def contributions(self, asked: Components, images: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+        """The component of each record, and its numbers in whole grid steps, float64, [records, numbers]."""
+        form, steps = self.form, grid_steps(self.mechanism)
+        numbers = low_first(spectrum(images, form.frequencies), form.channels).double()
+        centers = asked.centers.to(numbers)
+        component = torch.zeros_like(group)
+        for one in group.unique().tolist():
+            chosen = group == one
+            component[chosen] = torch.cdist(numbers[chosen], centers[one]).argmin(1)
+        way = (numbers - centers[group, component]) / form.radius
+        way = way / way.norm(dim=1, keepdim=True).clamp(min=1.0)
+        count, place, product = self.scale(asked)
+        pieces = [torch.full_like(way[:, :1], count), place * way]
+        if asked.spread:
+            low = way[:, : form.moments]
+            row, column = torch.triu_indices(form.moments, form.moments, device=low.device)
+            twice = torch.where(row == column, 1.0, math.sqrt(2.0)).to(low)
+            pieces.append(product * twice * low[:, row] * low[:, column])
+        return component, (steps * torch.cat(pieces, 1)).round()

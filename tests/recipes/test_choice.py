@@ -22,10 +22,12 @@ OFFERS = [(unit, trust) for unit in ("client", "record") for trust in ("central"
     [
         (TABLE, None, None, "marginals"),
         (TABLE, "record", "distributed", "marginals"),
-        (TABLE, "record", "local", "dpd_fvae_record"),
+        (TABLE, "record", "local", "marginals"),
+        (TABLE, "record", "central", "marginals"),
         (IMAGE, None, None, "moment_vae"),
         (IMAGE, "record", None, "moment_vae"),
-        (IMAGE, "record", "distributed", "site_vae"),
+        (IMAGE, "record", "distributed", "mixture"),
+        (IMAGE, "client", "distributed", "site_vae"),
         (TEXT, None, None, "dp_fedavg_lm"),
     ],
 )

@@ -16,7 +16,7 @@ from fedsynth.transport.clear import Clear
 from fedsynth.transport.registry import TRANSPORTS
 from samples import KINDS, LOCAL, MOMENTS, SMALL
 
-PLAIN = Clear(carries=("real", "ring", "signed-index"))
+PLAIN = Clear(carries=("real", "ring", "signed-index", "answers", "bits"))
 CLIENTS = 10
 GIVEN = {
     **SMALL,
@@ -39,7 +39,11 @@ CARRIED = {
 NEVER = {
     "dp_fed_wae": {"he", "he-open", "he-ckks"},  # one signed index is no vector
     "dp_fedavg_gan": {"he", "he-ckks"},  # a generator at the server needs to see the critic
+    **dict.fromkeys(("calm", "lopub", "locop"), {"he", "he-open", "he-ckks"}),  # nor are answers and bits
     "marginals": {"he", "he-ckks"},  # the next question needs to see the last answer
+    "privbayes": {"he", "he-ckks"},
+    "histories": {"he", "he-ckks"},
+    "mixture": {"he", "he-ckks"},
 }
 WITHOUT_CLAIM = ("dpd_fvae_local_published",)
 ROWS = [

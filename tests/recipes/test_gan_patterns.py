@@ -57,7 +57,7 @@ def raw_photographs(clients=100, rows=10):
     images = (pixels.clip(0, 1) * 255).astype(np.uint8)
     owner = np.repeat(np.arange(clients), rows)
     labels = np.array(["across", "upright"])[code]
-    return RawClients(owner, clients, (), images=images, labels=labels)
+    return RawClients(owner, clients, (), data=(images, labels))
 
 
 def drawn(algorithm, held, count=200):

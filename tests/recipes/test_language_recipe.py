@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fedsynth.data.clients import text_clients_from
 from fedsynth.data.schema import Schema
+from fedsynth.data.text import text_clients_from
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.server import Momentum, ServerAdam
 from fedsynth.models.language import zipf_bias
@@ -90,7 +90,7 @@ def test_the_statement_says_where_the_words_come_from(provenance, told):
 
 
 def test_a_table_and_an_unknown_size_are_refused(schema):
-    with pytest.raises(Incompatible, match="writes texts"):
+    with pytest.raises(Incompatible, match="makes texts"):
         algorithm(schema)
     with pytest.raises(BadInput, match="size='smal'"):
         algorithm(size="smal")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -194,6 +195,8 @@ def test_neighbours_are_those_that_the_trust_supports():
         ("client", "local"): "replace-one",
         ("client", "distributed"): "zero-out",
         ("record", "distributed"): "add-remove",
+        ("record", "central"): "add-remove",
+        ("record", "local"): "add-remove",
     }
 
 
@@ -212,3 +215,64 @@ def test_more_pairs_than_a_record_has_grid_steps_for_are_refused():
         )
     with pytest.raises(BadInput, match="rounds=1"):
         recipe.build(task, recipe.values({"rounds": 1}))
+
+
+@pytest.mark.parametrize(
+    ("unit", "chosen", "expected"), [("record", 0, 2), ("client", 0, 3), ("record", 5, 5)]
+)
+def test_tables_with_the_label_weigh_more_above_all_where_clients_are_protected(unit, chosen, expected):
+    recipe = recipe_named("marginals")
+    task = recipe.task(SCHEMA, 4, unit=unit, trust="central")
+    built = recipe.build(task, recipe.values({"noise_multiplier": 10.0, "label_weight": chosen}))
+    plan = built.learn.plan
+    assert plan.weight((0, plan.label)) == expected * plan.weight((0, 1))
+
+
+def test_client_ids_have_as_many_rows_as_clients_had(tmp_path):
+    lengths = np.random.default_rng(1).choice([1, 2, 5], 600, p=[0.5, 0.3, 0.2])
+    owners = np.repeat(np.arange(600), lengths)
+    raw = clients_from(rows(owners), client_column="owner")
+    Synthesizer("marginals", SCHEMA, private=False, rounds=3, seed=1).fit(raw, folder=tmp_path / "run")
+    drawn = Synthesizer.load(tmp_path / "run").sample(5000, seed=1, client_ids=True)
+    assert list(drawn.columns) == ["owner", *SCHEMA.names] and len(drawn) == 5000
+    counts = drawn["owner"].value_counts().value_counts(normalize=True)
+    for length in (1, 2, 5):
+        assert counts[length] == pytest.approx((lengths == length).mean(), abs=0.04)
+
+
+def test_client_ids_are_refused_where_nothing_is_known_of_clients_rows():
+    alone = Synthesizer("marginals", SCHEMA, private=False, rounds=3, seed=1)
+    alone.fit(clients_from(rows(np.arange(300)), client_column="owner"))
+    with pytest.raises(BadInput, match="one row each"):
+        alone.sample(10, client_ids=True)
+    with pytest.raises(BadInput, match="did not ask"):
+        fitted(np.arange(400) % 4, rounds=3, **SITES).sample(10, client_ids=True)
+
+
+def questions_follow(state, learning) -> bool:
+    """Whether each question of a run is the one that the noisy answers before it lead to."""
+    asked, answers = state.memory["questions"], state.memory["answers"]
+    return all(
+        torch.equal(
+            learning.form.write(learning.survey(asked[:done], answers[:done]).following()), asked[done]
+        )
+        for done in range(len(asked))
+    )
+
+
+def test_a_choice_of_tables_that_reads_exact_counts_is_found(build, ten):
+    algorithm = build("marginals", noise_multiplier=5.0)
+    honest, exact = (
+        train_together(one, [ten["table"]], Rng(1))[0]
+        for one in (algorithm, build("marginals", noise_multiplier=1e-6))
+    )
+    learning = algorithm.learn
+    assert len(honest.memory["questions"]) > 2 and questions_follow(honest, learning)
+
+    def peeking(plan, answers):
+        done = len(answers)
+        return learning.survey(exact.memory["questions"][:done], exact.memory["answers"][:done])
+
+    planted = replace(algorithm, learn=replace(learning, surveyed=peeking))
+    (state,) = train_together(planted, [ten["table"]], Rng(1))
+    assert not questions_follow(state, learning)

@@ -50,8 +50,7 @@ def images(count=60):
         np.repeat(np.arange(20), count // 20),
         20,
         (),
-        images=pixels,
-        labels=draw.integers(0, 2, count).astype(str),
+        (pixels, draw.integers(0, 2, count).astype(str)),
     )
 
 
@@ -102,7 +101,7 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
 def test_a_class_that_nobody_has_is_named(private):
     draw = np.random.default_rng(1)
     pixels = draw.integers(0, 256, (600, 8, 8), dtype=np.uint8)
-    only = RawClients(np.repeat(np.arange(300), 2), 300, (), images=pixels, labels=np.full(600, "1"))
+    only = RawClients(np.repeat(np.arange(300), 2), 300, (), data=(pixels, np.full(600, "1")))
     asked = {"epsilon": 50.0, "delta": 1e-4} if private else {"private": False}
     with pytest.raises(BadInput, match="class '0'.*leave the class out"):
         Synthesizer("moment_vae", Schema.from_dict(IMAGE), seed=1, rounds=1, frequencies=6, **asked).fit(only)

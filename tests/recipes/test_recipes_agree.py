@@ -15,6 +15,10 @@ CASES = [
     for private in (True, False)
     if private or kind == "table"
 ] + [("dp_fedavg_lm", "text", True), ("marginals", "table", True), ("marginals", "table", False)]
+CASES += [("mixture", "image", True), ("mixture", "image", False)]
+CASES += [
+    (name, "table", private) for name in ("privbayes", "calm", "lopub", "locop") for private in (True, False)
+]
 IDS = np.arange(10)
 
 

@@ -95,6 +95,10 @@ def fit_budget(
     refused unless they fit. A recipe with a setting of the role `budget` is told epsilon and divides it itself.
     """
     chosen = dict(values)
+    if target.rounds is not None and not recipe.named("rounds"):
+        raise BadInput(
+            f"rounds={target.rounds}: {recipe.name} asks once, in a single round; leave --rounds out"
+        )
     if target.rounds is not None:
         chosen |= recipe.with_role("rounds", target.rounds)
     if recipe.named("budget"):
@@ -160,7 +164,7 @@ def _earlier(paid: Sequence[Line | Entry], target: Target, unit: str, adjacency:
 
 def _exhausted(target: Target, spent: float) -> BudgetExhausted:
     return BudgetExhausted(
-        f"epsilon {target.epsilon:g} is spent: the ledger shows {spent:.4g} (a schema that was paid for counts); "
+        f"epsilon {target.epsilon:g} is spent: the ledger shows {spent:.4g} (including a schema learned under noise); "
         "nothing is left to train with; raise epsilon"
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
+from fedsynth.data.modality import kinds_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import Incompatible
 from fedsynth.privacy.mechanism import Trust, Unit
@@ -16,11 +18,6 @@ _PREFERRED: dict[str, tuple[tuple[str, str], ...]] = {
             "marginals",
             "noisy counts of columns and pairs gave better tables than any network at every epsilon measured",
         ),
-        (
-            "dpd_fvae_record",
-            "each client adds the noise for its own records, which sums of counts do not offer",
-        ),
-        ("central_vae", "rows that are pooled at one trusted place need no federation"),
     ),
     "image": (
         (
@@ -28,11 +25,16 @@ _PREFERRED: dict[str, tuple[tuple[str, str], ...]] = {
             "moments of each class teach classifiers more than rounds of training at the same epsilon",
         ),
         (
+            "mixture",
+            "Gaussians within each class, from sums over records with noise in shares, teach more than steps of DP-SGD",
+        ),
+        (
             "site_vae",
             "records are protected by noise that sites add in shares, so nobody sees one site's sum",
         ),
         ("central_vae", "rows that are pooled at one trusted place need no federation"),
     ),
+    "linked": (("histories", "it is the recipe for tables that belong together"),),
     "text": (("dp_fedavg_lm", "it is the recipe for text"),),
 }
 
@@ -55,10 +57,10 @@ def choose(schema: Schema, unit: str | None = None, trust: str | None = None) ->
 
     >>> table = Schema.from_dict({"version": 1, "kind": "table",
     ...     "columns": [{"name": "age", "type": "integer", "min": 0, "max": 99}]})
-    >>> choose(table).recipe.name, choose(table, "record", "local").recipe.name
-    ('marginals', 'dpd_fvae_record')
+    >>> choose(table).recipe.name, choose(table, "record", "local").trust
+    ('marginals', 'local')
     """
-    for name, reason in _PREFERRED.get(schema.kind, ()):
+    for name, reason in chain.from_iterable(_PREFERRED.get(kind, ()) for kind in kinds_of(schema)):
         recipe = recipe_named(name)
         if recipe.meets(unit, trust):
             return Choice(recipe, *recipe.protection(unit, trust), reason)

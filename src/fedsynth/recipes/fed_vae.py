@@ -96,16 +96,16 @@ class Autoencoders:
 
     def _one(self, task: Task, classes: int) -> Model:
         decoder, drawn = self.decoder if self.decoder != "auto" else _usual(task), self.pixels == "drawn"
-        if task.kind == "image" and decoder == "convolution":
-            return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta, drawn)
-        if task.kind == "image" and decoder == "smooth":
-            return SmoothImageVAE(
-                *task.image, classes, self.latent, self.bands, self.hidden, self.beta, drawn
-            )
-        if task.kind != "table" or decoder in ("convolution", "smooth"):
+        if (decoder in ("convolution", "smooth")) == bool(task.blocks):
             raise Incompatible(
                 f"decoder={self.decoder}, kind={task.kind}: fed_vae makes tables by histogram, signals by spectral or "
                 "dense, and images by convolution or smooth"
+            )
+        if decoder == "convolution":
+            return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta, drawn)
+        if decoder == "smooth":
+            return SmoothImageVAE(
+                *task.image, classes, self.latent, self.bands, self.hidden, self.beta, drawn
             )
         if decoder == "histogram":
             return TableVAE(task.width, task.blocks, classes, self.latent, self.hidden, self.beta)
@@ -123,9 +123,9 @@ class Autoencoders:
 
 def _usual(task: Task) -> str:
     """The decoder that fits the kind of data."""
-    if task.kind == "image":
+    if not task.blocks:
         return "convolution"
-    return "spectral" if task.kind == "table" and is_signal(task.blocks) else "histogram"
+    return "spectral" if is_signal(task.blocks) else "histogram"
 
 
 def fed_vae(
@@ -162,7 +162,7 @@ def fed_vae(
 class EveryClass:
     """The server's use of the class balance for separate VAEs: its probabilities, or that a class cannot be trained.
 
-    Only the noisy answer is looked at, which was paid for. A class that nobody holds would keep a decoder at its
+    Only the noisy answer is looked at, which is in the budget. A class that nobody holds would keep a decoder at its
     random start, and make rows that look like data.
     """
 
@@ -211,7 +211,7 @@ def query_noise(query: Query, task: Task) -> float:
 def _plan(task: Task, separate: bool, local: Local, private_encoder: PrivateEncoder) -> tuple[Phase, ...]:
     """A pass over the rows: class by class where each has a VAE of its own."""
     rule = local.rule
-    if task.kind == "table" and is_signal(task.blocks):  # a loss over many points has a steep slope
+    if is_signal(task.blocks):  # a loss over many points has a steep slope
         local = replace(local, learning_rate=local.learning_rate or 0.003)
         private_encoder = replace(
             private_encoder, encoder_learning_rate=private_encoder.encoder_learning_rate or 0.003

@@ -88,10 +88,8 @@ def adversaries(task: Task, settings: Adversaries, opening: Opening) -> Model:
 
 def _one(task: Task, settings: Adversaries, opening: Opening, classes: int) -> Model:
     """One GAN that is told so many classes."""
-    if task.kind == "table":
+    if task.blocks:
         return _of_rows(task, settings, classes)
-    if task.kind != "image":
-        raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
     game, penalty = settings.loss_name, settings.penalty
     if not opening.start_share:
         return ImageGAN(*task.image, classes, settings.latent, settings.width, game, penalty)
@@ -101,21 +99,14 @@ def _one(task: Task, settings: Adversaries, opening: Opening, classes: int) -> M
 
 
 def _of_rows(task: Task, settings: Adversaries, classes: int) -> TableGAN:
-    return TableGAN(
-        task.width,
-        task.blocks,
-        classes,
-        settings.latent,
-        settings.hidden,
-        settings.loss_name,
-        settings.penalty,
-    )
+    sizes = settings.latent, settings.hidden
+    return TableGAN(task.width, task.blocks, classes, *sizes, settings.loss_name, settings.penalty)
 
 
 def starting_query(task: Task, networks: Adversaries, opening: Opening, noise_multiplier: float) -> Query:
     """Ask for what the generators of these networks start from."""
     classes = task.classes if networks.classes == "conditional" else 0
-    rows = _of_rows(task, networks, classes) if task.kind == "table" else None
+    rows = _of_rows(task, networks, classes) if task.blocks else None
     return opening_query(task, opening, networks.classes, noise_multiplier, rows)
 
 

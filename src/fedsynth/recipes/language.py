@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
-from fedsynth.errors import Incompatible
+from fedsynth.data.text import Text
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.server import Momentum, ServerRule
 from fedsynth.models.language import LanguageModel, ZipfStart
@@ -63,9 +62,7 @@ def dp_fedavg_lm(
     fewer rounds there (60 with a fifth of all: 75, for the mean of the last 20 rounds' models). The papers' step of 0.5
     is for 2,000 rounds.
     """
-    if task.kind != "text":
-        raise Incompatible(f"kind={task.kind}: dp_fedavg_lm writes texts; use dpd_fvae for tables and images")
-    encoding = TextEncoding(task.schema)
+    encoding = Text(task.schema)
     widths = SIZES[writer.size][encoding.by_bytes]
     model = LanguageModel(encoding.symbols, encoding.length, *widths, writer.temperature, writer.top)
     ranked = writer.start == "ranked" and not encoding.by_bytes

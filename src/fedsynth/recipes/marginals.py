@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,26 +16,32 @@ from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.server import Momentum
 from fedsynth.federation.state import ServerState
+from fedsynth.models.graphical import JunctionTree, Table
 from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.model import Model
 from fedsynth.models.table_domain import TableDomain
-from fedsynth.models.table_question import QuestionForm
-from fedsynth.models.table_survey import Answer, Plan, Survey
+from fedsynth.models.table_plan import Plan
+from fedsynth.models.table_question import ClientCells, Question, QuestionForm
+from fedsynth.models.table_rules import allowed_pairs
+from fedsynth.models.table_survey import Answer, Survey
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian
-from fedsynth.privacy.local import LocalGaussian
+from fedsynth.privacy.local import LocalGaussian, LocalRecords
 from fedsynth.privacy.mechanism import Mechanism
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.settings import check_ranges, setting
 from fedsynth.recipes.sharing import Sharing
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
+from fedsynth.training.history_sums import HistorySums
+from fedsynth.training.mixture_sums import MixtureSums
 from fedsynth.training.table_sums import TableSums
 from fedsynth.transport.registry import transport_named
 
 _BITS = 31
-_FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding down
-_HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
+FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding down
+HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,27 @@ class Asking:
     pair_rounds: int = setting(3, "rounds, after the first, that ask for all pairs of columns", 1)
     most_values: int = setting(32, "values that a column keeps when rare ones are merged", 2, 1000)
     most_cells: int = setting(1_000_000, "cells of all tables of a round together", 100)
-    label_weight: float = setting(4.0, "weight of tables with the label, others have 1", 0.01, 100)
+    label_weight: float = setting(
+        0.0, "weight of tables with the label, others have 1 (0: 3 for clients, 2 for records)", 0.0, 100
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    def weight_of_label(self, unit: str) -> float:
+        """The weight of tables with the label: where clients are protected, noise hides more of what it goes with."""
+        return self.label_weight or (2.0 if unit == "record" else 3.0)
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What a client with several rows weighs."""
+
+    mean_over: str = setting(
+        "either",
+        "what weighs alike: rows, as far as the bound on a client lets them; clients; or rows if that has less noise",
+        choices=("either", "rows", "clients"),
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -80,13 +108,76 @@ class CountPrivacy:
         check_ranges(self)
 
 
+class Counting(Protocol):
+    """What a server makes of noisy answers."""
+
+    def first(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
+        """The parts with the first question."""
+        ...
+
+    def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
+        """The state after an answer."""
+        ...
+
+    def finish(self, state: ServerState) -> ServerState:
+        """The state with what was fitted."""
+        ...
+
+
+class Asked(Protocol):
+    """A plan of what is asked."""
+
+    @property
+    def rounds(self) -> int:
+        """How often something is asked."""
+        ...
+
+    @property
+    def label(self) -> int | None:
+        """The label's column."""
+        ...
+
+
+class Surveyed(Protocol):
+    """All that was asked and answered so far, and what it says."""
+
+    @property
+    def maps(self) -> tuple[np.ndarray, ...]:
+        """How values are merged."""
+        ...
+
+    @property
+    def shares(self) -> list[np.ndarray]:
+        """The share of each value of each column."""
+        ...
+
+    @property
+    def partners(self) -> tuple[int, ...]:
+        """The column that a column's values were counted with."""
+        ...
+
+    @property
+    def row_counts(self) -> np.ndarray:
+        """The share of clients with 1, 2, ... rows; none if it was not asked for."""
+        ...
+
+    def following(self) -> Question:
+        """The next question."""
+        ...
+
+    def fitted(self) -> tuple[JunctionTree, list[Table]]:
+        """The distribution that all answers together say."""
+        ...
+
+
 @dataclass(frozen=True)
 class Learning:
     """What the server makes of the rounds' sums: the next question, and at the end the distribution."""
 
-    plan: Plan
+    plan: Asked
     sums: TableSums
     noise: float  # standard deviation of each number of the mean
+    surveyed: Callable[[Any, tuple[Answer, ...]], Surveyed] = Survey
 
     @property
     def form(self) -> QuestionForm:
@@ -95,7 +186,7 @@ class Learning:
 
     def first(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
         """The parts with the first question, which the schema alone decides."""
-        return {**parts, "question": self.form.write(Survey(self.plan, ()).following())}
+        return {**parts, "question": self.form.write(self.surveyed(self.plan, ()).following())}
 
     def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
         """The state after this answer, with the next question."""
@@ -112,21 +203,24 @@ class Learning:
     def finish(self, state: ServerState) -> ServerState:
         """The state with the distribution that all answers so far say."""
         survey = self.survey(state.memory["questions"], state.memory["answers"])
-        fitted = Distribution(*survey.fitted(), survey.maps, survey.shares, survey.partners)
+        fitted = Distribution(
+            *survey.fitted(), survey.maps, survey.shares, survey.partners, tuple(survey.row_counts)
+        )
         state = replace(state, parts={**state.parts, "fitted": fitted.pack()})
         if self.plan.label is None:
             return state
         balance = torch.from_numpy(fitted.marginal(self.plan.label)).float()
         return state.with_balance(balance / balance.sum())
 
-    def survey(self, questions: Tensor, answers: Tensor) -> Survey:
+    def survey(self, questions: Tensor, answers: Tensor) -> Surveyed:
         """All that was asked and answered."""
         known = []
         for written, values in zip(questions, answers, strict=True):
             question = self.form.read(written)
             cells = values.numpy()[: question.cells]
-            known.append(Answer(question, cells, self.noise, self.sums.scale(question)))
-        return Survey(self.plan, tuple(known))
+            about = values.numpy()[self.form.table_cells :] if self.form.about else None
+            known.append(Answer(question, cells, self.noise, self.sums.scale(question), about))
+        return self.surveyed(self.plan, tuple(known))
 
 
 def marginals(
@@ -134,11 +228,12 @@ def marginals(
     asking: Asking = Asking(),
     fitting: Fitting = Fitting(),
     privacy: CountPrivacy = CountPrivacy(),
+    weighing: Weighing = Weighing(),
     sharing: Sharing = Sharing(),
 ) -> Algorithm:
-    """Count which values go together, under noise, and fit the distribution that says just that: for tables.
+    """Count which values occur together, under noise, and fit a distribution to the counts: for tables.
 
-    A client sends, for each table that is asked for, the shares of its rows in the cells: one vector of bounded norm a
+    A client sends, for each table that is asked for, its rows' counts in the cells: one vector of bounded norm a
     round. First single columns, then all pairs, then those pairs again that matter most; what is asked next is decided
     from noisy answers alone. The server fits a graphical model to all answers (Private-PGM).
     """
@@ -146,6 +241,7 @@ def marginals(
         raise Incompatible(f"kind={task.kind}: marginals counts the values of tables")
     domain = TableDomain(task.schema)
     sizes = domain.sizes
+    unit = task.unit if task.private else "client"
     plan = Plan(
         sizes,
         domain.ordered,
@@ -156,25 +252,57 @@ def marginals(
         max(asking.most_cells, sum(sizes)),
         len(sizes) ** 2,
         fitting.tree_cells,
-        asking.label_weight,
+        asking.weight_of_label(unit),
         fitting.smoothness * task.clients,
+        possible=allowed_pairs(domain),
     )
-    form = QuestionForm(sizes, len(sizes) + len(plan.pairs), max(sum(sizes), plan.pair_cells))
-    mechanism, noise = _mechanism(task, privacy, form.most_cells, sharing)
-    sums = TableSums(domain, form, mechanism, task.unit if task.private else "client")
-    plan = _within_grid(sums, replace(plan, most_cells=form.most_cells))
+    about = ClientCells() if weighing.mean_over != "clients" and unit == "client" else None
+    cells = max(sum(sizes), plan.pair_cells)
+    form = QuestionForm(sizes, len(sizes) + len(plan.pairs), cells + (about.size if about else 0), about)
+    mechanism, noise = count_mechanism(task, privacy, form.most_cells, sharing)
+    sums = TableSums(domain, form, mechanism, unit)
+    plan = _within_grid(
+        sums,
+        replace(
+            plan,
+            most_cells=form.table_cells,
+            about=about,
+            rows_always=about is not None and weighing.mean_over == "rows",
+        ),
+    )
     learning = Learning(plan, sums, noise / task.clients)
+    return counted(
+        "marginals",
+        task,
+        asking.rounds,
+        MarginalModel(domain, form),
+        sums,
+        learning,
+        (*_left_out(plan), *_weighed(unit, weighing.mean_over)),
+    )
+
+
+def counted(
+    name: str,
+    task: Task,
+    rounds: int,
+    model: Model,
+    sums: TableSums | HistorySums | MixtureSums,
+    learning: Counting,
+    caveats: tuple[str, ...],
+) -> Algorithm:
+    """Everybody answers each round's question by sums over rows; the server learns the next one from the answer."""
     return Algorithm(
-        name="marginals",
-        model=MarginalModel(domain, form),
-        homes=_HOMES,
+        name=name,
+        model=model,
+        homes=HOMES,
         plan=(),
-        mechanism=mechanism,
-        schedule=Everyone(task.clients, "none", _adjacency(task)),
+        mechanism=sums.mechanism,
+        schedule=Everyone(task.clients, "none", count_adjacency(task)),
         server=Momentum(),
-        rounds=asking.rounds,
+        rounds=rounds,
         transport=transport_named(task.transport if task.private else "clear"),
-        caveats=_left_out(plan),
+        caveats=caveats,
         loss_share=0.0,
         record_sums=sums,
         warm_start=learning.first,
@@ -183,9 +311,9 @@ def marginals(
     )
 
 
-def _adjacency(task: Task) -> str:
+def count_adjacency(task: Task) -> str:
     """Neighbours: who hides its own message may have any other rows; that a client is there no masked sum hides."""
-    if task.trust == "local":
+    if task.trust == "local" and task.unit == "client":
         return "replace-one"
     return "zero-out" if task.trust == "distributed" and task.unit == "client" else "add-remove"
 
@@ -195,7 +323,7 @@ def _within_grid(sums: TableSums, plan: Plan) -> Plan:
     while True:
         sizes = [np.minimum(np.arange(size), plan.values + 1) for size in plan.sizes]
         shares = sums.scale(plan.question(tuple(sizes), plan.pairs or [(0,)]))
-        if shares.min() * sums.steps >= _FEWEST_STEPS:
+        if shares.min() * sums.steps >= FEWEST_STEPS:
             return plan
         if len(plan.pairs) < len(plan.sizes):
             raise Incompatible(
@@ -211,19 +339,34 @@ def _left_out(plan: Plan) -> tuple[str, ...]:
         return ()
     return (
         f"{every - len(plan.pairs):,} of {every:,} pairs of columns are not counted, because {plan.most_cells:,} cells "
-        "a round do not hold them all: how such columns go together is known only through others that both go with",
+        "a round do not hold them all: how such columns relate is known only through others that both relate to.",
     )
 
 
-def _mechanism(task: Task, privacy: CountPrivacy, cells: int, sharing: Sharing) -> tuple[Mechanism, float]:
-    """Who adds the noise, and the standard deviation of each number of the sum."""
+def _weighed(unit: str, mean_over: str) -> tuple[str, ...]:
+    """Which mean the shares are."""
+    by_rows = "rows count equally, but those of clients with unusually many rows count less"
+    by_clients = "clients count equally in the synthetic data, however many rows each has"
+    texts = {
+        "rows": f"In the synthetic data, {by_rows}.",
+        "clients": f"All {by_clients}.",
+        "either": f"All {by_clients}; or, where that needs less noise, {by_rows}.",
+    }
+    return () if unit == "record" else (texts[mean_over],)
+
+
+def count_mechanism(
+    task: Task, privacy: CountPrivacy, cells: int, sharing: Sharing, *, whole: bool = False
+) -> tuple[Mechanism, float]:
+    """Who adds the noise, and the standard deviation of each number of the sum; `whole`: clients send grid steps."""
     noise, clip = privacy.noise_multiplier, Clip(1.0)
     if not task.private:
         return NoPrivacy(), 0.0
     if task.trust == "local":
-        return LocalGaussian(clip, noise), noise * math.sqrt(task.clients)
+        own = LocalRecords if task.unit == "record" else LocalGaussian
+        return own(clip, noise), noise * math.sqrt(task.clients)
     if task.trust == "central":
-        return CentralGaussian(clip, noise), noise
+        return CentralGaussian(clip, noise, task.unit), noise
     by_record = task.unit == "record"
     mechanism = DistributedGaussian(
         clip,
@@ -234,6 +377,6 @@ def _mechanism(task: Task, privacy: CountPrivacy, cells: int, sharing: Sharing) 
         bits=sharing.bits or _BITS,
         rotate=False,
         unit=task.unit,
-        whole=by_record,
+        whole=whole or by_record,
     )
     return mechanism, mechanism.share * math.sqrt(mechanism.parties.count)

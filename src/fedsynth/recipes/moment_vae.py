@@ -153,8 +153,6 @@ def moment_vae(
     For unit record each client runs DP-SGD on the decoder alone and pays for it in its own ledger; all clients take
     part in every round, since nothing is gained by leaving some out.
     """
-    if task.kind != "image":
-        raise Incompatible(f"kind={task.kind}: moment_vae makes images; use dpd_fvae for tables")
     if task.unit == "record" and task.trust != "local":
         raise Incompatible(f"trust={task.trust}: moment_vae protects records at each client; use trust=local")
     channels, side = task.image

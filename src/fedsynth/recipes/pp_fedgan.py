@@ -65,10 +65,8 @@ class Players:
 
     def build(self, task: Task, opening: Opening) -> Model:
         """The logistic GAN for the task's kind of data, conditional where there are labels."""
-        if task.kind == "table":
+        if task.blocks:
             return self.rows(task)
-        if task.kind != "image":
-            raise Incompatible(f"kind={task.kind}: the adversarial recipes make tables and images")
         if opening.start_share:
             if self.layers != "auto":
                 raise Incompatible(
@@ -148,7 +146,7 @@ def _opened(
 ) -> Query:
     """The question to records before so many steps on batches of this rate."""
     noise = answer_noise(opening.start_share, noise_multiplier, rate, releases)
-    rows = networks.rows(task) if task.kind == "table" else None
+    rows = networks.rows(task) if task.blocks else None
     return opening_query(task, opening, "conditional", noise, rows)
 
 

@@ -7,21 +7,26 @@ import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cached_property
 from typing import Any
 
+from fedsynth.data.modality import kinds_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible, nearest
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.plugins import Plugins, load_plugins
+from fedsynth.plugins import load_plugins
 from fedsynth.privacy.mechanism import Trust, Unit
 from fedsynth.recipes import vae
 from fedsynth.recipes.fed_vae import fed_vae
 from fedsynth.recipes.gan import dp_fedavg_gan
+from fedsynth.recipes.histories import histories
 from fedsynth.recipes.language import dp_fedavg_lm
+from fedsynth.recipes.local_tables import calm, locop, lopub
 from fedsynth.recipes.marginals import marginals
+from fedsynth.recipes.mixture import mixture
 from fedsynth.recipes.moment_vae import moment_vae
 from fedsynth.recipes.pp_fedgan import dp_gan, pp_fedgan
+from fedsynth.recipes.privbayes import privbayes
 from fedsynth.recipes.record_distributed import site_gan, site_vae
 from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_record, fvae_record
 from fedsynth.recipes.settings import Role
@@ -117,13 +122,21 @@ class Recipe:
 
     def groups(self) -> dict[str, Any]:
         """The default settings, by group."""
-        parameters = inspect.signature(self.compose).parameters.values()
-        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+        return dict(self._groups)
 
     def arguments(self) -> dict[str, Argument]:
         """All that can be set, by name."""
+        return dict(self._arguments)
+
+    @cached_property
+    def _groups(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.compose).parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+    @cached_property
+    def _arguments(self) -> dict[str, Argument]:
         arguments = {}
-        for group, defaults in self.groups().items():
+        for group, defaults in self._groups.items():
             types = typing.get_type_hints(type(defaults))
             for item in fields(defaults):
                 arguments[item.name] = Argument(
@@ -138,7 +151,7 @@ class Recipe:
 
     def named(self, *roles: Role) -> tuple[str, ...]:
         """The names of the settings that have one of these roles."""
-        return tuple(argument.name for argument in self.arguments().values() if argument.role in roles)
+        return tuple(argument.name for argument in self._arguments.values() if argument.role in roles)
 
     def with_role(self, role: Role, value: Any) -> dict[str, Any]:
         """A value for the setting of this role, by its name; nothing where the recipe has none."""
@@ -173,9 +186,11 @@ class Recipe:
         return parsed
 
     def build(self, task: Task, values: Mapping[str, Any]) -> Algorithm:
-        """Compose the algorithm with these arguments."""
-        known = self.arguments()
-        groups = self.groups()
+        """Compose the algorithm with these arguments; refused for data that the recipe does not make."""
+        if not {*self.kinds} & {*kinds_of(task.schema)}:
+            makes = " and ".join(f"{kind}s" if kind != "linked" else "linked tables" for kind in self.kinds)
+            raise Incompatible(f"kind={task.schema.kind}: {self.name} makes {makes}; see fedsynth recipes")
+        known, groups = self._arguments, self.groups()
         for name, value in values.items():
             group = known[name].group
             groups[group] = replace(groups[group], **{name: value})
@@ -216,6 +231,12 @@ def parse(value: Any, kind: Any) -> Any:
 
 
 CLIENT_LEVEL: tuple[tuple[Unit, Trust], ...] = (("client", "central"), ("client", "local"))
+RECORD_LEVEL: tuple[tuple[Unit, Trust], ...] = (
+    ("record", "distributed"),
+    ("record", "central"),
+    ("record", "local"),
+)
+COUNTED: tuple[tuple[Unit, Trust], ...] = (*CLIENT_LEVEL, ("client", "distributed"), *RECORD_LEVEL)
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -223,9 +244,22 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "marginals",
             marginals,
-            (*CLIENT_LEVEL, ("client", "distributed"), ("record", "distributed")),
+            COUNTED,
             kinds=("table",),
         ),
+        Recipe(
+            "histories",
+            histories,
+            (*CLIENT_LEVEL, ("client", "distributed")),
+            kinds=("linked",),
+            help={
+                "label_weight": "weight of tables of a column with itself in the row before, others have about 1"
+            },
+        ),
+        Recipe("privbayes", privbayes, COUNTED, kinds=("table",)),
+        Recipe("calm", calm, (("client", "local"),), kinds=("table",)),
+        Recipe("lopub", lopub, (("client", "local"),), kinds=("table",)),
+        Recipe("locop", locop, (("client", "local"),), kinds=("table",)),
         Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
         Recipe("fvae", vae.fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe(
@@ -250,6 +284,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dpd_fvae_record", dpd_fvae_record, (("record", "local"),)),
         Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),), promises=False),
         Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
+        Recipe("mixture", mixture, RECORD_LEVEL, kinds=("image",)),
         Recipe("site_vae", site_vae, (("record", "distributed"), ("client", "distributed"))),
         Recipe("site_gan", site_gan, (("record", "distributed"), ("client", "distributed"))),
         Recipe(
@@ -329,7 +364,7 @@ RECIPES: dict[str, Recipe] = {
 
 def all_recipes() -> dict[str, Recipe]:
     """The recipes of fedsynth, and those of other packages that are installed here."""
-    plugins = _installed()
+    plugins = load_plugins("fedsynth.recipes", _problem)
     foreign = {name: replace(one, package=plugins.packages[name]) for name, one in plugins.objects.items()}
     return {**RECIPES, **foreign}
 
@@ -338,14 +373,11 @@ def recipe_named(name: str) -> Recipe:
     """The recipe, or an error with the nearest name."""
     known = all_recipes()
     if name not in known:
-        why = _installed().broken.get(name) or f"unknown; {nearest(name, known)}"
+        why = (
+            load_plugins("fedsynth.recipes", _problem).broken.get(name) or f"unknown; {nearest(name, known)}"
+        )
         raise BadInput(f"recipe={name!r}: {why}; a recipe of another package must be installed here too")
     return known[name]
-
-
-@cache
-def _installed() -> Plugins:
-    return load_plugins("fedsynth.recipes", _problem)
 
 
 def _problem(name: str, value: Any) -> str | None:

@@ -127,7 +127,7 @@ class PrivateEncoder:
 
     def build(self, kind: str) -> Optimizer:
         """The encoder's optimizer."""
-        usual = 0.003 if kind == "image" else 0.03
+        usual = {"image": 0.003}.get(kind, 0.03)
         return OPTIMIZERS[self.encoder_optimizer](self.encoder_learning_rate or usual)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsynth.data.encode import Block, ImageEncoding, TableEncoding
+from fedsynth.data.encode import Block
+from fedsynth.data.image import Image
+from fedsynth.data.modality import kinds_of
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.errors import BadInput
 from fedsynth.privacy.mechanism import Trust, Unit
 
@@ -25,8 +28,8 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """table, image or text."""
-        return self.schema.kind
+        """table, image or text: what the rows look like to a recipe."""
+        return kinds_of(self.schema)[-1]
 
     @property
     def classes(self) -> int:
@@ -35,18 +38,18 @@ class Task:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The columns of an encoded row."""
-        return TableEncoding(self.schema).blocks
+        """The columns of an encoded row; none where rows are images or texts."""
+        return Table(self.schema).blocks if self.kind == "table" else ()
 
     @property
     def width(self) -> int:
-        """The length of an encoded row."""
-        return TableEncoding(self.schema).width
+        """The length of an encoded row of columns."""
+        return sum(block.width for block in self.blocks)
 
     @property
     def image(self) -> tuple[int, int]:
         """Channels and side of a square image."""
-        channels, height, width = ImageEncoding(self.schema).shape
+        channels, height, width = Image(self.schema).shape
         if height != width or height % 4:
             raise BadInput(
                 f"images of {height}x{width}: expected squares whose side is a multiple of 4, such as 28 or 32; "

@@ -46,31 +46,18 @@ DECODER_SHARED = {"encoder": Home.CLIENT, "decoder": Home.SHARED}
 
 def autoencoder(task: Task, architecture: Architecture) -> Model:
     """The conditional VAE for the task's kind of data."""
-    if task.kind == "table" and architecture.size != "free":
+    if not task.blocks:
+        return _image_autoencoder(task, architecture)
+    if architecture.size != "free":
         raise Incompatible(
             f"size={architecture.size}: a size of image networks; tables have hidden and latent"
         )
-    if task.kind == "table" and is_signal(task.blocks):
+    latent, hidden, beta = architecture.latent, architecture.hidden, architecture.beta
+    if is_signal(task.blocks):
         return signal_vae(
-            task.blocks,
-            task.classes,
-            decoder=architecture.signal,
-            latent=architecture.latent,
-            hidden=architecture.hidden,
-            beta=architecture.beta,
+            task.blocks, task.classes, decoder=architecture.signal, latent=latent, hidden=hidden, beta=beta
         )
-    if task.kind == "table":
-        return TableVAE(
-            task.width,
-            task.blocks,
-            task.classes,
-            architecture.latent,
-            architecture.hidden,
-            architecture.beta,
-        )
-    if task.kind == "image":
-        return _image_autoencoder(task, architecture)
-    raise Incompatible(f"kind={task.kind}: the autoencoder recipes make tables and images")
+    return TableVAE(task.width, task.blocks, task.classes, latent, hidden, beta)
 
 
 def _image_autoencoder(task: Task, architecture: Architecture) -> Model:

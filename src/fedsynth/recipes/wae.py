@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedsynth.errors import BadInput, BudgetExhausted, Incompatible
+from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Rotation
@@ -97,29 +97,11 @@ class Start:
 
 def wasserstein(task: Task, architecture: WassersteinArchitecture) -> Model:
     """The autoencoder for the task's kind of data."""
-    if task.kind == "table":
-        return TableWAE(
-            task.width,
-            task.blocks,
-            task.classes,
-            architecture.latent,
-            architecture.hidden,
-            architecture.penalty,
-            architecture.label_weight,
-            architecture.decode,
-        )
-    if task.kind == "image":
-        channels, side = task.image
-        return ImageWAE(
-            channels,
-            side,
-            task.classes,
-            architecture.latent,
-            architecture.width,
-            architecture.penalty,
-            architecture.label_weight,
-        )
-    raise Incompatible(f"kind={task.kind}: dp_fed_wae makes tables and images")
+    latent, loss = architecture.latent, (architecture.penalty, architecture.label_weight)
+    if not task.blocks:
+        return ImageWAE(*task.image, task.classes, latent, architecture.width, *loss)
+    rows = task.width, task.blocks, task.classes
+    return TableWAE(*rows, latent, architecture.hidden, *loss, architecture.decode)
 
 
 def smallest_alpha(epsilon: float, chance: float = _FAVORED) -> float:
@@ -151,7 +133,7 @@ def mechanism_of(task: Task, privacy: SignPrivacy, participations: int, dim: int
 
 def opening_of(task: Task, model: Model, start: Start, epsilon: float) -> tuple[Query | None, int]:
     """The opening question and the distance between the clients that are asked; None and 0 where nothing is."""
-    columns = task.kind == "table" and start.opening > 0
+    columns = bool(task.blocks) and start.opening > 0
     unknown = bool(task.classes) and task.schema.label_probabilities is None
     if not columns and not unknown:
         return None, 0
@@ -160,7 +142,6 @@ def opening_of(task: Task, model: Model, start: Start, epsilon: float) -> tuple[
     always = (len(sizes) - 1,) if task.classes else ()
     drawn = (start.columns or best_view(sizes, always, epsilon)) if columns else 0
     views = Views(sizes, always, min(drawn, len(blocks)), epsilon)
-    width = task.width if task.kind == "table" else 0
     share = start.opening if columns else _BALANCE_ALONE
     every = max(2, min(task.clients, round(1 / share)))
     query = Query(
@@ -171,17 +152,19 @@ def opening_of(task: Task, model: Model, start: Start, epsilon: float) -> tuple[
         task.clients,
         among=Rotation(task.clients, every),
         apart=True,
-        learn=Opening(model, views, width, blocks, task.classes, start.pretraining, start.latent_classes),
+        learn=Opening(
+            model, views, task.width, blocks, task.classes, start.pretraining, start.latent_classes
+        ),
     )
     return query, every
 
 
 def simulated(task: Task) -> Simulate:
     """Uniform data from the schema alone."""
-    if task.kind == "image":
-        channels, side = task.image
-        return UniformImages((channels, side, side), task.classes)
-    return UniformRows(task.width, task.blocks, task.classes)
+    if task.blocks:
+        return UniformRows(task.width, task.blocks, task.classes)
+    channels, side = task.image
+    return UniformImages((channels, side, side), task.classes)
 
 
 def turns_of(task: Task, turns: Turns, spared: int) -> tuple[Rotation, int]:
@@ -212,7 +195,7 @@ def dp_fed_wae(
     query, spared = opening_of(task, model, start, privacy.epsilon if task.private else math.inf)
     schedule, rounds = turns_of(task, turns, spared)
     used = schedule.participations(rounds)
-    uniform = query is None or not start.opening or task.kind == "image"
+    uniform = query is None or not start.opening or not task.blocks
     return Algorithm(
         name="dp_fed_wae",
         model=model,

@@ -1,0 +1,68 @@
+"""Whether a run can be useful at all, from public facts: its noise beside what clients may send, over all rounds."""
+
+from __future__ import annotations
+
+import math
+
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.privacy.distributed import DistributedGaussian
+from fedsynth.recipes.choice import choose
+from fedsynth.recipes.task import Task
+from fedsynth.training.table_sums import TableSums
+
+# Both thresholds are judgements: below the first, what clients can teach a model is not clear of its noise; above the
+# second, the noise in a column's counts is more than a tenth of all rows.
+LEAST_SIGNAL = 5.0
+MOST_BLUR = 0.1
+
+
+def doubt(algorithm: Algorithm, task: Task) -> str | None:
+    """A sentence if noise hides what clients send, with what to do; None where it need not, or cannot be told.
+
+    In training, changes of at most the clip add up over the rounds and noise by its root, in every direction of the
+    model. In counts, noise is compared with the share of rows in a cell of a single column.
+    """
+    noise = noise_in_mean(algorithm, task)
+    if not noise or not task.private:
+        return None
+    if isinstance(algorithm.record_sums, TableSums):
+        blur = noise * math.sqrt(len(algorithm.record_sums.domain.sizes))
+        if blur <= MOST_BLUR:
+            return None
+        comparison = f"the noise in a column's counts is {blur:.0%} of all rows"
+    else:
+        if algorithm.record_sums is not None or not algorithm.plan:
+            return None
+        signal = math.sqrt(algorithm.rounds) / (noise * math.sqrt(algorithm.dim))
+        if signal >= LEAST_SIGNAL:
+            return None
+        comparison = (
+            f"over {algorithm.rounds:,} rounds clients can move the model by at most {signal:.1f} times as much as the "
+            f"noise does"
+        )
+    return f"this run will hardly be useful: {comparison}; {_advice(algorithm, task)}"
+
+
+def _advice(algorithm: Algorithm, task: Task) -> str:
+    """What would help."""
+    better = choose(task.schema, task.unit, task.trust).recipe.name
+    other = "" if better == algorithm.name else f"--recipe {better}, which needs less, or "
+    return f"use {other}more clients or a larger epsilon"
+
+
+def noise_in_mean(algorithm: Algorithm, task: Task) -> float | None:
+    """The standard deviation of the noise in a round's mean over units, in clips; None where there is none."""
+    mechanism, schedule = algorithm.mechanism, algorithm.schedule
+    units = schedule.denominator()
+    if task.unit == "record" and units == task.clients:  # sums over records, divided by the number of sites
+        if not task.records:
+            return None
+        units = float(task.records)
+    noise, release = getattr(mechanism, "noise_multiplier", None), mechanism.release
+    if not noise or release is None:
+        return None
+    if isinstance(mechanism, DistributedGaussian):
+        whole = mechanism.share * math.sqrt(mechanism.parties.count) / mechanism.clip.bound
+        return whole / (units * (mechanism.coin if task.unit == "client" else 1.0))
+    shares = schedule.expected if release.trust == "local" else 1.0
+    return float(noise) * math.sqrt(shares) / units

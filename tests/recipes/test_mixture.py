@@ -1,0 +1,129 @@
+"""mixture: what a record adds is bounded, its classes look like themselves, and planted bugs are seen."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedsynth.assess.audit.audit import audit
+from fedsynth.assess.audit.audit_setup import Setup
+from fedsynth.data.clients import Padded, RawClients
+from fedsynth.data.schema import Schema
+from fedsynth.errors import BadInput, Incompatible
+from fedsynth.models.mixture import Components
+from fedsynth.recipes.budget import Target
+from fedsynth.recipes.registry import recipe_named
+from fedsynth.rng import Rng
+from fedsynth.synthesis.synthesizer import Synthesizer
+from fedsynth.training.grid_sums import grid_steps
+from fedsynth.training.mixture_sums import MixtureSums
+from samples import IMAGE, TABLE
+
+SCHEMA = Schema.from_dict(IMAGE)
+SMALL = {"components": 3, "moments": 12}
+OFFERS = recipe_named("mixture").offers
+
+
+def built(trust, **changes):
+    recipe = recipe_named("mixture")
+    task = recipe.task(SCHEMA, 4, unit="record", trust=trust)
+    return recipe.build(task, recipe.values({**SMALL, "noise_multiplier": 1.0, **changes}))
+
+
+def bars(count=4000):
+    """Class 0 has a bar at the top or at the bottom, class 1 one at the left or at the right."""
+    draw = np.random.default_rng(1)
+    label, second = draw.integers(0, 2, (2, count))
+    pixels = draw.integers(0, 30, (count, 8, 8))
+    for one, (kind, far) in enumerate(zip(label, second, strict=True)):
+        place = slice(5, 8) if far else slice(0, 3)
+        pixels[one][place if kind == 0 else slice(None), place if kind else slice(None)] = 230
+    return RawClients(np.sort(np.arange(count) % 4), 4, (), (pixels.astype(np.uint8), label.astype(str)))
+
+
+@pytest.mark.parametrize(("unit", "trust"), OFFERS)
+def test_both_kinds_of_each_class_are_drawn_apart_for_every_trust(unit, trust):
+    made = Synthesizer("mixture", SCHEMA, epsilon=8, delta=1e-6, unit=unit, trust=trust, **SMALL).fit(bars())
+    images, labels = made.sample(200, seed=1)
+    top, left = images[:, :3].mean((1, 2)), images[:, :, :3].mean((1, 2))
+    for name, near in (("0", top), ("1", left)):
+        own = near[np.asarray(labels) == name]
+        assert 0.25 < (own > 130).mean() < 0.75  # one kind or the other, about as often
+        assert ((own < 70) | (own > 190)).mean() > 0.9  # and hardly anything between
+    stated = made.privacy
+    assert (stated.unit, stated.trust) == (unit, trust) and 7 < stated.epsilon <= 8
+    assert any("noisy sums alone" in caveat for caveat in stated.caveats)
+
+
+@pytest.mark.parametrize("trust", [trust for _, trust in OFFERS])
+@pytest.mark.parametrize("spread", [True, False])
+def test_one_record_moves_the_sum_by_at_most_the_clip_whatever_is_asked(trust, spread):
+    sums = built(trust).record_sums
+    draw = torch.Generator().manual_seed(1)
+    form, steps = sums.form, grid_steps(sums.mechanism)
+    for size in (0.0, 1.0, 1e4):
+        centers = size * (2 * torch.rand(form.groups, form.components, form.numbers, generator=draw) - 1)
+        asked = Components(centers, spread)
+        x, y = torch.rand(1, 40, 1, 8, 8, generator=draw).round(), torch.arange(40)[None] % 2
+        longest = 0.0
+        for record in range(40):
+            only = torch.zeros(1, 40, dtype=torch.bool)
+            only[0, record] = True
+            moved = sums.totals(asked, Padded(x, y, only))
+            assert bool((moved == moved.round()).all())
+            counts = moved[0, : form.places].view(-1, 1 + form.numbers)[:, 0]
+            assert (counts != 0).sum() == 1  # in one component, and in no other
+            longest = max(longest, float(moved.square().sum()))
+        assert longest <= steps**2
+        assert size < 1 or longest > 0.5 * steps**2  # the bound is used
+
+
+def test_a_record_that_is_counted_twice_is_found_by_the_audit(monkeypatch):
+    setup = Setup.of_recipe("mixture", Target(1.0, 1e-5, rounds=3), {}, unit="record", trust="distributed")
+
+    def audited():
+        return audit(setup.algorithm(1000), setup.schema, 1e-5, canaries=1000, rng=Rng(2))
+
+    sound = audited()
+    totals = MixtureSums.totals
+    monkeypatch.setattr(MixtureSums, "totals", lambda self, asked, data: 3 * totals(self, asked, data))
+    broken = audited()
+    assert not sound.exceeds and sound.epsilon_lower > 0
+    assert broken.exceeds and broken.claimed == sound.claimed
+
+
+def test_the_next_centers_follow_from_the_noisy_sum_alone():
+    algorithm = built("central")
+    start = algorithm.init(Rng(3))
+    mean = torch.randn(algorithm.dim, generator=torch.Generator().manual_seed(2)) * 10
+    one, two = (algorithm.learn(start, mean, Rng(5)) for _ in range(2))
+    assert torch.equal(one.parts["question"], two.parts["question"])
+    assert not torch.equal(one.parts["question"], start.parts["question"])
+
+
+def test_a_training_that_ends_early_can_be_drawn_from():
+    algorithm = built("central")
+    state = algorithm.learn(algorithm.init(Rng(3)), torch.randn(algorithm.dim) * 10, Rng(5))
+    state = algorithm.finish(state)
+    images = algorithm.model.sample(
+        {"fitted": {"values": state.parts["fitted"]}}, torch.tensor([0, 1]), Rng(1)
+    )
+    assert images.shape == (2, 1, 8, 8) and bool(((images >= 0) & (images <= 1)).all())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e9])
+def test_a_question_that_is_no_question_is_refused(bad):
+    form = built("central").record_sums.form
+    asked = torch.zeros(form.question)
+    asked[5] = bad
+    with pytest.raises(BadInput, match="numbers of at most"):
+        form.read(asked)
+    with pytest.raises(BadInput, match="shape"):
+        form.read(torch.zeros(3))
+
+
+def test_tables_and_grids_that_are_too_coarse_are_refused():
+    recipe = recipe_named("mixture")
+    with pytest.raises(Incompatible, match="images"):
+        recipe.build(recipe.task(Schema.from_dict(TABLE), 4), recipe.values({"noise_multiplier": 1.0}))
+    with pytest.raises(Incompatible, match="most_records lower"):
+        built("distributed", moments=64, most_records=30_000_000)

@@ -1,11 +1,15 @@
-"""All that a package needs to add a recipe, a model, a mechanism or a metric (docs/extending.md).
+"""All that a package needs to add a recipe, a model, a mechanism, a metric or a kind of data (docs/extending.md).
 
 Names that are not listed here may change with any version.
 """
 
 from fedsynth.assess.metric import Metric
+from fedsynth.data.atomic import replacing
+from fedsynth.data.clients import RawClients, clients_of
 from fedsynth.data.encode import Block
+from fedsynth.data.modality import Data, Modality, Source
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.errors import BadInput, Incompatible, NotPrivate
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.query import Query
@@ -32,9 +36,10 @@ from fedsynth.transport.registry import transport_named
 
 __all__ = [
     "DPSGD", "RECIPES", "SGD", "Adam", "Algorithm", "BadInput", "Batch", "Block", "CentralGaussian", "Charge",
-    "ClientPrivacy", "Clip", "Epochs", "Everyone", "FixedCohort", "Home", "Incompatible", "Local", "LocalGaussian",
-    "Mechanism", "Metric", "Model", "Momentum", "NoPrivacy", "NotPrivate", "Objective", "Params", "Phase",
-    "PoissonCohort", "Query", "Recipe", "Release", "Rng", "Rotation", "Rounds", "Schedule", "Schema", "ServerAdam",
-    "Sharing", "Task", "Wire", "call", "checked", "client_balance", "client_mechanism", "draw_rows", "mechanism_named",
-    "schedule_of", "setting", "shared_out", "total_size", "transport_named", "weighted_mean",
+    "ClientPrivacy", "Clip", "Data", "Epochs", "Everyone", "FixedCohort", "Home", "Incompatible", "Local",
+    "LocalGaussian", "Mechanism", "Metric", "Modality", "Model", "Momentum", "NoPrivacy", "NotPrivate", "Objective",
+    "Params", "Phase", "PoissonCohort", "Query", "RawClients", "Recipe", "Release", "Rng", "Rotation", "Rounds",
+    "Schedule", "Schema", "ServerAdam", "Sharing", "Source", "Table", "Task", "Wire", "call", "checked",
+    "client_balance", "client_mechanism", "clients_of", "draw_rows", "mechanism_named", "replacing", "schedule_of",
+    "setting", "shared_out", "total_size", "transport_named", "weighted_mean",
 ]  # fmt: skip

@@ -8,16 +8,18 @@ import time
 import pytest
 
 from fedsynth.data.clients import clients_from
+from fedsynth.data.linked_tables import Linked
 from fedsynth.data.schema import Schema
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
-from samples import ROWS, TABLE, make_frame
+from fedsynth.training.history_sums import HistorySums
+from samples import LINKED, ROWS, TABLE, make_frame, make_histories
 
 SCHEMA = Schema.from_dict(TABLE)
 CLIENTS = clients_from(make_frame([number // 3 for number in range(60)]), client_column="owner")
-ROUNDS = 300
+ROUNDS = 120
 
 
 def work(out) -> None:
@@ -31,7 +33,8 @@ def work(out) -> None:
         Synthesizer.of(request, SCHEMA).fit(CLIENTS, folder=out)
 
 
-def in_a_process(out, moments: random.Random | None = None) -> None:
+def in_a_process(out, moments: random.Random | None = None, *, at_once: bool = True) -> None:
+    """Work in a process, killed at some moment; with `at_once` perhaps before its first round."""
     child = os.fork()
     if child == 0:
         try:
@@ -39,20 +42,27 @@ def in_a_process(out, moments: random.Random | None = None) -> None:
         finally:
             os._exit(0)
     if moments is not None:
-        if moments.random() < 0.8:  # else also while it reads, calibrates or looks into the ledger
-            wait_for_a_release(out)
+        if (
+            moments.random() < 0.8 or not at_once
+        ):  # else also while it reads, calibrates or looks into the ledger
+            wait_for_a_round(out, child)
         time.sleep(moments.uniform(0.0, 0.3))
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
 
-def wait_for_a_release(out) -> None:
+def rounds_in(ledger) -> int:
+    return ledger.read_bytes().count(b", round ") if ledger.exists() else 0
+
+
+def wait_for_a_round(out, child: int) -> None:
+    """Wait until the ledger shows one more round, or the process has ended."""
     ledger = Folder(out).ledger
-    before = ledger.stat().st_size if ledger.exists() else 0
-    for _ in range(2000):
-        if ledger.exists() and ledger.stat().st_size > before:
+    before = rounds_in(ledger)
+    while rounds_in(ledger) == before:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return
-        time.sleep(0.01)
+        time.sleep(0.005)
 
 
 def released(folder: Folder) -> int:
@@ -65,8 +75,8 @@ def released(folder: Folder) -> int:
 def kill_again_and_again(out, kills: int) -> None:
     moments, reached = random.Random(str(out)), []
     folder = Folder(out)
-    for _ in range(kills):
-        in_a_process(out, moments)
+    for number in range(kills):
+        in_a_process(out, moments, at_once=number < kills - 1)
         if folder.finished:
             break
         ledger = Ledger(folder.ledger)
@@ -92,3 +102,36 @@ def test_ten_kills_lose_nothing(tmp_path, number):
 @pytest.mark.parametrize("number", range(20))
 def test_two_hundred_kills_lose_nothing(tmp_path, number):
     kill_again_and_again(tmp_path / str(number), 10)
+
+
+def die_in_round(number: int) -> None:
+    """Have this process killed when the answers of a round are computed: all rounds before it are complete."""
+    plain, questions = HistorySums.messages, set()
+
+    def dying(sums, model, sent, *words):
+        questions.add(sent["question"].numpy().tobytes())
+        if len(questions) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(sums, model, sent, *words)
+
+    HistorySums.messages = dying
+
+
+def test_histories_go_on_after_kill_9_between_rounds_and_no_round_is_charged_twice(tmp_path):
+    schema, out = Schema.from_dict(LINKED), tmp_path / "RUN"
+    persons = Linked(schema).owned(make_histories([number % 5 for number in range(40)]))
+    request = Request("histories", epsilon=8, delta=1e-2, arguments={"rounds": 4, "pair_rounds": 1})
+    child = os.fork()
+    if child == 0:
+        try:
+            die_in_round(3)
+            Synthesizer.of(request, schema).fit(persons, folder=out)
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    folder = Folder(out)
+    assert not folder.finished and len(Ledger(folder.ledger).lines()) == released(folder) == 2
+    Synthesizer.of(Request.from_toml(folder.read_recipe()), schema).resume(persons, out)
+    ledger = Ledger(folder.ledger)
+    assert folder.finished and ledger.verify() == []
+    assert sum(line.count for line in ledger.releases()) == 4 and ledger.epsilon(1e-2) <= 8

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedsynth.data.clients import text_clients_from
+from fedsynth.data.text import text_clients_from
 from fedsynth.errors import BudgetExhausted
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng

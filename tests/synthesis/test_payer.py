@@ -15,7 +15,7 @@ from fedsynth.privacy.mechanism import Charge, Release, When
 from fedsynth.recipes.budget import Target
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.inputs import schema_of
-from fedsynth.synthesis.payer import Payer, check_payer
+from fedsynth.synthesis.payer import Payer
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import ROWS, make_frame
@@ -84,18 +84,6 @@ def test_what_the_schema_cost_counts_in_the_policy_once(schema, frame, policy, t
     told = [line.what for line in Ledger(beside(policy)).lines()]
     assert told[0] == "bounds" and told.count("bounds") == 1
     assert told.count("class balance") == 2
-
-
-@pytest.mark.parametrize(("column", "unit", "said"), [("owner", "client", None), (None, "record", None),
-    ("visit", "client", "the clients of column 'visit'"), (None, "client", "simulated clients")])  # fmt: skip
-def test_a_promise_to_others_than_those_who_paid_for_the_schema_is_refused(schema, column, unit, said):
-    paid = replace(schema, provenance={"age": "paid"})
-    check_payer(schema, column, unit)  # nobody paid for this one
-    if said is None:
-        check_payer(paid, column, unit)
-    else:
-        with pytest.raises(NotPrivate, match=f"'owner' paid for the schema.*{said}"):
-            check_payer(paid, column, unit)
 
 
 def test_a_run_checks_who_paid_for_its_schema(schema, frame, policy, tmp_path):

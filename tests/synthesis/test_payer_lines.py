@@ -9,13 +9,15 @@ from dp_accounting import GaussianDpEvent
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BudgetExhausted, NotPrivate
 from fedsynth.federation.fedbuff import FedBuff
+from fedsynth.federation.schedule import Clock
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.privacy.mechanism import Charge, Release, When
 from fedsynth.recipes.budget import Target
+from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
-from fedsynth.synthesis.payer import Payer, Policy, ledger_of
+from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from samples import TABLE
 
 EVENT, WEAKER = GaussianDpEvent(2.0), GaussianDpEvent(3.0)
@@ -134,3 +136,80 @@ def test_types_that_were_read_for_free_are_refused(tmp_path):
     Ledger(beside(tmp_path / "schema.json")).append(EVENT, what="bounds and categories")
     with pytest.raises(NotPrivate, match="draft it again"):
         ledger_of(paid, tmp_path / "schema.json")
+
+
+def test_those_who_answer_and_those_who_train_pay_from_budgets_of_their_own(build):
+    algorithm = build("dp_fed_wae", clients=12, rounds=4)
+    payer, rng = Payer(Ledger(None), "run"), Rng(1)
+
+    def fits(epsilon):
+        asked = replace(payer, cap=Budget(epsilon, 0.0))
+        try:
+            asked.approve(algorithm, algorithm.rounds)
+        except BudgetExhausted:
+            return False
+        return True
+
+    assert algorithm.opening.apart and [fits(8.0), fits(7.99)] == [True, False]
+    payer.pay(When(), algorithm.opening.charges(), algorithm.opening.schedule.start(Clock(0), rng))
+    assert [fits(8.0), fits(7.99)] == [True, False]  # not sixteen: nobody does both
+    for version in range(2):
+        payer.pay(When(version + 1), algorithm.charges(), algorithm.schedule.start(Clock(version), rng))
+        assert [fits(8.0), fits(7.99)] == [True, False]
+    assert payer.ledger.epsilon(0.0) == 8.0
+
+
+def test_what_a_schema_cost_is_written_once_by_its_line(tmp_path):
+    policy = Policy(Budget(9.0, 1e-5), Ledger(None))
+    first, second = Ledger(None), Ledger(None)
+    for schema, count in ((first, 2), (second, 1)):
+        for number in range(count):
+            schema.append(EVENT, what=f"bounds {number}", run="schema", unit="record")
+    payer = Payer(Ledger(tmp_path / "ledger.jsonl"), "run", policy)
+    payer.begin_with(first)
+    for schema in (first, second, first):
+        policy.count(schema)
+    lines = policy.ledger.lines()
+    assert [line.release for line in lines] == ["bounds 0", "bounds 1", "bounds 0"]
+    marks = [f"schema {line.hash[:16]}" for line in (*first.lines(), *second.lines())]
+    assert [line.run for line in lines] == marks and {line.unit for line in lines} == {"record"}
+    assert payer.ledger.lines() == first.lines()
+    Payer(Ledger(tmp_path / "other.jsonl"), "run").begin_with(first)
+    assert len(policy.ledger.lines()) == 3
+
+
+@pytest.mark.parametrize(("column", "unit", "said"), [("owner", "client", None), (None, "record", None),
+    ("visit", "client", "the clients of column 'visit'"), (None, "client", "simulated clients")])  # fmt: skip
+def test_a_promise_to_others_than_those_who_paid_for_the_schema_is_refused(schema, column, unit, said):
+    paid = replace(schema, provenance={"age": "paid"})
+    check_payer(schema, column, unit)  # nobody paid for this one
+    if said is None:
+        check_payer(paid, column, unit)
+    else:
+        with pytest.raises(NotPrivate, match=f"'owner' paid for the schema.*{said}"):
+            check_payer(paid, column, unit)
+
+
+def test_a_client_who_spent_more_than_others_counts_and_only_rounds_are_turns(build):
+    algorithm = replace(build("dp_fed_wae", clients=12, rounds=4), opening=None)
+    payer = Payer(Ledger(None), "run")
+    replace(payer, cap=Budget(8.0, 0.0)).approve(algorithm, algorithm.rounds)
+    apart = build("dp_fed_wae", clients=12, rounds=4)
+    training = apart.schedule.start(Clock(0), Rng(1))[:1]
+    payer.pay(When(), apart.charges(), training)  # the same release, but no round
+    for one in (algorithm, apart):
+        with pytest.raises(BudgetExhausted):
+            replace(payer, cap=Budget(8.0, 0.0)).approve(one, one.rounds)
+
+
+def test_a_round_of_several_releases_is_approved_with_all_of_them(build):
+    central, record = build("dpd_fvae", rounds=3, rate=1.0), build("dpd_fvae_record", rounds=3)
+    both = replace(central, plan=record.plan, opening=None)
+    assert [charge.holder for charge in both.charges()] == ["server", "client"]
+    twice = replace(central, plan=build("central_vae", clients=1).plan, opening=None)
+    assert [charge.holder for charge in twice.charges()] == ["server", "server"]
+    for algorithm in (both, twice):
+        cost = planned(algorithm, 3).epsilon(1e-3, unit="record", accountant="rdp")
+        payer = Payer(Ledger(None), "run")
+        fits = [approved(payer, algorithm, 3, cost * factor, "record", False) for factor in (1.001, 0.999)]
+        assert fits == [True, False]

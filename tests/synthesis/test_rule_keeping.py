@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from fedsynth import Rng, Synthesizer, clients_from
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import check, valid_rows
+from fedsynth.data.table import Table, check, valid_rows
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.rule_keeping import keep_rules
 
@@ -75,8 +74,8 @@ RECIPES = {
     "dpd_fvae": {"rounds": 1},
     "fvae": {"rounds": 1},
     "fed_vae": {"rounds": 1},
-    "pp_fedgan": {"rounds": 1},
-    "dp_fed_wae": {"rounds": 1},
+    "pp_fedgan": {"rounds": 1, "pretraining": 20},
+    "dp_fed_wae": {"rounds": 1, "pretraining": 20},
 }
 
 
@@ -91,18 +90,18 @@ def test_no_sampled_row_breaks_a_constraint(recipe):
 
 
 def encoded(frame):
-    return TableEncoding(SCHEMA).encode(frame)
+    return Table(SCHEMA).encode(frame)
 
 
 def broken(count, **values):
     frame = patients(count).assign(**values)
     free = Schema.from_dict({**SCHEMA.to_dict(), "constraints": ["total == a + b"]})
-    return TableEncoding(free).encode(frame.assign(total=frame["a"] + frame["b"]))
+    return Table(free).encode(frame.assign(total=frame["a"] + frame["b"]))
 
 
 def test_rows_that_keep_the_rules_are_left_as_they_are():
     x, y = encoded(patients(40))
-    kept_x, kept_y = keep_rules(TableEncoding(SCHEMA), x.clone(), y, lambda labels, rng: 1 / 0, Rng(0))
+    kept_x, kept_y = keep_rules(Table(SCHEMA), x.clone(), y, lambda labels, rng: 1 / 0, Rng(0))
     assert torch.equal(kept_x, x) and torch.equal(kept_y, y)
 
 
@@ -113,13 +112,13 @@ def test_rows_are_drawn_again_with_their_label_until_they_keep_the_rules():
     def draw(labels, rng):
         return torch.stack([good_x[(good_y == label).nonzero()[0, 0]] for label in labels])
 
-    kept_x, kept_y = keep_rules(TableEncoding(SCHEMA), x, y, draw, Rng(0))
+    kept_x, kept_y = keep_rules(Table(SCHEMA), x, y, draw, Rng(0))
     assert torch.equal(kept_y, y)
-    assert valid_rows(SCHEMA, TableEncoding(SCHEMA).numbers(kept_x, kept_y)).all()
+    assert valid_rows(SCHEMA, Table(SCHEMA).numbers(kept_x, kept_y)).all()
 
 
 def test_a_row_that_never_keeps_a_rule_is_repaired_and_its_other_columns_stay():
-    encoding = TableEncoding(SCHEMA)
+    encoding = Table(SCHEMA)
     good_x, good_y = encoded(patients(30))
     bad_x, bad_y = broken(10, sex="M", pregnant=True, a=3, b=3, ill=0, zip="90210")
     x, y = torch.cat([good_x, bad_x]), torch.cat([good_y, bad_y])
@@ -135,6 +134,4 @@ def test_a_row_that_never_keeps_a_rule_is_repaired_and_its_other_columns_stay():
 def test_rules_that_no_row_keeps_are_one_sentence():
     x, y = broken(10, sex="M", pregnant=True, a=3, b=3, ill=0)
     with pytest.raises(BadInput, match="no synthetic row keeps them all"):
-        keep_rules(
-            TableEncoding(SCHEMA), x.clone(), y, lambda labels, rng: x[:1].expand(len(labels), -1), Rng(0)
-        )
+        keep_rules(Table(SCHEMA), x.clone(), y, lambda labels, rng: x[:1].expand(len(labels), -1), Rng(0))

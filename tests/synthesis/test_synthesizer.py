@@ -53,16 +53,16 @@ def test_the_statement_says_that_the_noise_is_the_operating_systems(made):
     assert "operating system" in made.privacy.text
 
 
-def test_the_statement_says_where_participants_are_simulated(schema, frame, made):
+def test_the_statement_says_where_clients_are_simulated(schema, frame, made):
     assert "simulated" not in made.privacy.text
     rows = frame.drop(columns="owner")
     for split, said in (("uniform", False), ("label", True)):
         raw = clients_from(rows, clients=100, split=split, label="ill")
         fitted = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=1, **SMALL).fit(raw)
-        assert f"The participants are simulated: rows without owners were dealt out to them ({split})" in str(
+        assert f"The clients are simulated: rows without owners were dealt out to them ({split})" in str(
             fitted.privacy
         )
-        assert ("depends on what the rows hold (label)" in str(fitted.privacy)) == said
+        assert ("depends on what is in the rows (label)" in str(fitted.privacy)) == said
 
 
 def test_the_statement_of_a_seeded_run_is_none(schema, frame):

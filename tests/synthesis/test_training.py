@@ -173,7 +173,7 @@ def test_the_ledger_has_a_line_for_each_release(unseeded):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"delta": 1 / 40}, "40 clients.*--accept delta"),
+        ({"delta": 1 / 40}, "40 clients.*accept=.delta."),
         ({"recipe": "central_vae", "delta": 1 / 120}, "120 records"),
     ],
 )
@@ -192,7 +192,7 @@ def inferred(schema):
 
 
 def test_inferred_columns_need_the_users_word(schema, owners):
-    with pytest.raises(NotPrivate, match="age.*--accept inferred"):
+    with pytest.raises(NotPrivate, match="age.*accept=.inferred."):
         Synthesizer("dpd_fvae", inferred(schema), **BUDGET).fit(owners)
 
 

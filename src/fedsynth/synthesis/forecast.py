@@ -49,7 +49,7 @@ class Forecast:
 
 
 def forecast(prepared: Prepared, rng: Rng) -> Forecast | None:
-    """Let the first few clients of a cohort work once on a throwaway copy of the start, and multiply.
+    """Let the first few clients of a cohort work once, on blank rows and a throwaway copy of the start, and multiply.
 
     None where the recipe makes nothing of a made-up answer to its opening question.
     """
@@ -63,7 +63,7 @@ def forecast(prepared: Prepared, rng: Rng) -> Forecast | None:
         except FedsynthError:
             return None
     cohort = algorithm.schedule.expected
-    link = InProcess(clients, rng.at("rehearsal"), device=prepared.request.device)
+    link = InProcess(clients.blank(), rng.at("rehearsal"), device=prepared.request.device)
     ids = np.arange(min(len(clients), max(1, round(cohort))))
     link.start(algorithm, ids, state)
     began = time.perf_counter()

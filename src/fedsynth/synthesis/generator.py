@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedsynth.data.atomic import write_file
 from fedsynth.data.conditions import Condition, read_conditions
-from fedsynth.data.encode import ImageEncoding, TableEncoding
+from fedsynth.data.modality import Data, Modality, modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding
+from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
-from fedsynth.models.model import Model, layouts
+from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.model import Model, Params, layouts
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
@@ -27,8 +28,9 @@ from fedsynth.synthesis.rule_keeping import keep_rules
 
 _AT_ONCE = 2**24  # numbers of encoded rows that are decoded together
 _PIECE = 20_000  # rows that are drawn together
+_PART = 10 * _PIECE  # rows that are in memory together where they are written part by part
+_ALONE = 0.95  # of the clients with one row: noise may say the rest
 _TRIES = 200  # batches drawn for a condition before giving up
-Images = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -41,38 +43,101 @@ class Generator:
     parts: Mapping[str, Tensor]  # flat vectors
     balance: Tensor | None = None
 
-    @property
+    composed: Model | None = field(default=None, repr=False, compare=False)  # where the algorithm is at hand
+
+    @cached_property
     def model(self) -> Model:
         """The model that the recipe composes for this schema; privacy settings do not matter here."""
+        if self.composed is not None:
+            return self.composed
         task = Task(self.schema, clients=2, private=False)
         recipe = recipe_named(self.recipe)
         few = recipe.named("cohort", "clients")  # settings that only so many clients can meet
         usual = {name: recipe.arguments()[name].default for name in few}
         return recipe.build(task, {**self.values, **usual}).model
 
-    def sample(
-        self, rows: int, rng: Rng, condition: Mapping[str, Any] | Iterable[str] | None = None
-    ) -> pd.DataFrame | Images:
-        """`rows` synthetic rows, or images with their labels.
+    @cached_property
+    def params(self) -> Mapping[str, Params]:
+        """The parameters by part and name."""
+        shapes = layouts(self.model)
+        return {part: shapes[part].split(flat) for part, flat in self.parts.items()}
+
+    @cached_property
+    def _distribution(self) -> Distribution:
+        return Distribution.unpack(self.params["fitted"]["values"])
+
+    @cached_property
+    def _modality(self) -> Modality:
+        return modality_of(self.schema)
+
+    def sample(self, rows: int, rng: Rng, condition: Mapping[str, Any] | Iterable[str] | None = None) -> Data:
+        """`rows` synthetic rows of a table, images with their labels, or whatever the kind of data is.
 
         `condition` fixes columns to values, or is a list of texts such as "age>=30".
         """
         if rows < 1:
             raise BadInput(f"rows={rows}: expected at least 1")
-        if condition and self.schema.kind == "text":
-            raise BadInput(f"condition on {next(iter(condition))!r}: texts cannot be conditioned")
         conditions = read_conditions(condition or (), self.schema)
         of_label = [each for each in conditions if each.column.name == self.schema.label]
         others = [each for each in conditions if each not in of_label]
-        if self.schema.kind == "image":
-            return self._images(self._labels(rows, of_label, rng), rng)
-        if self.schema.kind == "text":
-            written = self._draw(torch.zeros(rows, dtype=torch.int64), rng)
-            return pd.DataFrame({"text": TextEncoding(self.schema).decode(written)})
-        encoding = TableEncoding(self.schema)
+        if conditions and self.schema.tables:
+            drawn = self.model.sample_where(self.params, rows, conditions, rng)  # type: ignore[attr-defined]
+            return self._modality.decode(drawn, torch.zeros(rows))
         if others or (of_label and self.schema.rules):  # a repair may change the label
-            return encoding.decode(*self._matching(encoding, rows, of_label, others, rng))
-        return self._frame(encoding, self._labels(rows, of_label, rng), rng)
+            return self._modality.decode(*self._matching(rows, of_label, others, rng))
+        labels = self._labels(rows, of_label, rng)
+        if self.schema.rules:
+            return self._modality.decode(*self._rows(labels, rng))
+        return self._free_rows(labels, rng)
+
+    def stream(
+        self, rows: int, rng: Rng, condition: Mapping[str, Any] | Iterable[str] | None = None
+    ) -> Iterator[Data]:
+        """The same data as `sample` in parts, so that many rows take the memory of few.
+
+        They are one part where a condition, constraints or links between tables need all rows at once.
+        """
+        if rows <= _PART or condition or self.schema.rules or self.schema.tables:
+            yield self.sample(rows, rng, condition)
+            return
+        labels = self._labels(rows, [], rng)
+        for first in range(0, rows, _PART):
+            yield self._free_rows(labels[first : first + _PART], rng, first)
+
+    def _free_rows(self, labels: Tensor, rng: Rng, after: int = 0) -> Data:
+        """Rows with these labels and nothing else to meet, drawn after so many others."""
+        if isinstance(self.model, MarginalModel):
+            return self._modality.numbered(
+                self._counted_rows(self.model, labels, rng, after // _PIECE), after
+            )
+        parts = [
+            self._modality.decode(x, y)
+            for drawn, of_drawn in zip(
+                self._pieces(labels, rng, after // _PIECE), labels.split(_PIECE), strict=True
+            )
+            for x, y in _small(drawn, of_drawn)
+        ]
+        return self._modality.numbered(self._modality.join(parts), after)
+
+    def owners(self, rows: int, rng: Rng) -> np.ndarray:
+        """Whose each of so many rows is, by the noisy numbers of rows that clients had."""
+        if not isinstance(self.model, MarginalModel) or not self._distribution.row_counts:
+            raise BadInput(
+                f"client ids: this run of {self.recipe} did not ask how many rows a client has; they need a run of "
+                "marginals that protects clients, with mean_over=either or rows"
+            )
+        if self._distribution.row_counts[0] > _ALONE:
+            raise BadInput("client ids: the clients of this run have one row each; leave them out")
+        return self._distribution.owners(rows, rng.at("owners").numpy())
+
+    def _counted_rows(self, model: MarginalModel, labels: Tensor, rng: Rng, first: int) -> Data:
+        """Rows of a model of counts, column by column; `first` is the number of their first piece."""
+        pieces = [
+            model.numbers(self._distribution, piece, rng.at("piece", number))
+            for number, piece in enumerate(labels.split(_PIECE), first)
+        ]
+        numbers = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        return model.domain.encoding.frame(numbers, len(labels))
 
     def _labels(self, rows: int, conditions: list[Condition], rng: Rng) -> Tensor:
         """Class numbers: the asked one, or drawn from the public or paid-for balance of those that are allowed."""
@@ -99,55 +164,30 @@ class Generator:
     def _draw(self, labels: Tensor, rng: Rng) -> Tensor:
         return torch.cat(list(self._pieces(labels, rng)))
 
-    def _pieces(self, labels: Tensor, rng: Rng) -> Iterator[Tensor]:
-        model = self.model
-        shapes = layouts(model)
-        params = {name: shapes[name].split(flat) for name, flat in self.parts.items()}
-        for number, piece in enumerate(labels.split(_PIECE)):
-            yield model.sample(params, piece, rng.at("piece", number))
+    def _pieces(self, labels: Tensor, rng: Rng, first: int = 0) -> Iterator[Tensor]:
+        for number, piece in enumerate(labels.split(_PIECE), first):
+            yield self.model.sample(self.params, piece, rng.at("piece", number))
 
-    def _frame(self, encoding: TableEncoding, labels: Tensor, rng: Rng) -> pd.DataFrame:
-        if self.schema.rules:
-            return encoding.decode(*self._rows(encoding, labels, rng))
-        room = max(
-            1, _AT_ONCE // encoding.width
-        )  # rows: wide ones take much more room while they are decoded
-        frames = [
-            encoding.decode(rows, classes)
-            for drawn, labels_of in zip(self._pieces(labels, rng), labels.split(_PIECE), strict=True)
-            for rows, classes in zip(drawn.split(room), labels_of.split(room), strict=True)
-        ]
-        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-
-    def _rows(self, encoding: TableEncoding, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
+    def _rows(self, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
         """Encoded rows with these labels that keep the schema's constraints."""
         drawn = self._draw(labels, rng)
         if not self.schema.rules:
             return drawn, labels
-        return keep_rules(encoding, drawn, labels, self._draw, rng)
-
-    def _images(self, labels: Tensor, rng: Rng) -> Images:
-        drawn = (self._draw(labels, rng) * 255).round().clamp(0, 255).to(torch.uint8)
-        return ImageEncoding(self.schema).decode(drawn, labels)
+        return keep_rules(Table(self.schema), drawn, labels, self._draw, rng)
 
     def _matching(
-        self,
-        encoding: TableEncoding,
-        rows: int,
-        of_label: list[Condition],
-        others: list[Condition],
-        rng: Rng,
+        self, rows: int, of_label: list[Condition], others: list[Condition], rng: Rng
     ) -> tuple[Tensor, Tensor]:
-        """Rows that meet conditions, those on the label by its draw, others by drawing until enough do."""
+        """Rows that meet conditions and constraints, drawn until there are enough."""
         kept: list[tuple[Tensor, Tensor]] = []
         count = 0
         for attempt in range(_TRIES):
             stream = rng.at("attempt", attempt)
-            x, y = self._rows(encoding, self._labels(max(rows, 1000), of_label, stream), stream)
-            numbers = encoding.numbers(x, y)
-            meets = np.logical_and.reduce(
-                [each.holds(numbers[each.column.name]) for each in (*of_label, *others)]
-            )
+            x, y = self._proposed(max(rows, 1000), of_label, others, stream)
+            numbers = Table(self.schema).numbers(x, y)
+            meets = valid_rows(self.schema, numbers)
+            for each in (*of_label, *others):
+                meets &= each.holds(numbers[each.column.name])
             kept.append((x[meets], y[meets]))
             count += int(meets.sum())
             if count >= rows:
@@ -158,13 +198,20 @@ class Generator:
             f"condition {wanted}: {count} of {_TRIES * max(rows, 1000)} synthetic rows meet it; {advice}"
         )
 
+    def _proposed(
+        self, rows: int, of_label: list[Condition], others: list[Condition], rng: Rng
+    ) -> tuple[Tensor, Tensor]:
+        """Rows that meet conditions if the model can draw such; else those on the label alone."""
+        if isinstance(self.model, MarginalModel):
+            return self.model.sample_where(self.params, rows, [*of_label, *others], rng)
+        return self._rows(self._labels(rows, of_label, rng), rng)
+
     def save(self, path: Path) -> None:
         """Write the released parameters, and nothing else, as safetensors."""
-        shapes = layouts(self.model)
         tensors = {
             f"{part}.{name}": value.contiguous()
-            for part, flat in self.parts.items()
-            for name, value in shapes[part].split(flat).items()
+            for part, values in self.params.items()
+            for name, value in values.items()
         }
         if self.balance is not None:
             tensors["balance"] = self.balance
@@ -190,7 +237,15 @@ class Generator:
                     f"{path}: {part} does not fit the recipe ({wrong[0]} is missing or has another shape)"
                 )
             parts[part] = layout.join(named)
-        return cls(schema, recipe, values, parts, empty.balance)
+        return replace(empty, parts=parts, composed=empty.model)
+
+
+def _small(x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows in parts: wide ones take much more room while they are decoded. Rows that belong together stay so."""
+    if len(x) != len(y):
+        return iter([(x, y)])
+    room = max(1, _AT_ONCE // max(1, x[0].numel()))
+    return zip(x.split(room), y.split(room), strict=True)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fedsynth.data.clients import RawClients, clients_from, image_clients_from, text_clients_from
-from fedsynth.data.image import is_images, read_images, read_owners
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedsynth.data.clients import RawClients, together
+from fedsynth.data.modality import Data, Source, modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import read_table
-from fedsynth.data.text import read_texts
 from fedsynth.errors import BadInput
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
@@ -36,37 +40,48 @@ def read_clients(request: Request, schema: Schema) -> RawClients:
         raise BadInput(
             "DATA: name the file or folder that holds the rows, for example fedsynth run patients.csv ..."
         )
-    column = request.client_column or (schema.client if request.clients is None else None)
-    rng = Rng(request.split_seed).at("split")
-    if schema.kind == "image":
-        images, labels = read_images(request.data)
-        if column is not None:
-            return image_clients_from(images, labels, owners=read_owners(request.data, column))
-        if request.clients is None:
-            raise BadInput(
-                "--clients: say to how many simulated clients the images are dealt, or with --client-column which "
-                "array of an npz file names their owners"
-            )
-        return image_clients_from(images, labels, clients=request.clients, split=request.split, rng=rng)
-    if schema.kind == "text":
-        texts = read_texts(request.data, request.text_column or "text", column)
-        owners = None if column is None else texts[column].to_numpy()
-        return text_clients_from(
-            texts[request.text_column or "text"].tolist(),
-            schema,
-            owners=owners,
-            clients=None if column else request.clients,
-            rng=rng,
+    return modality_of(schema).clients(_source(request, schema, request.data))
+
+
+def clients_in(data: Data, request: Request, schema: Schema) -> RawClients:
+    """The clients of what was passed to `Synthesizer.fit`, owned as the request says.
+
+    A list has one entry for each site. Without an owner's column a site is one client, as in a federation.
+    """
+    if isinstance(data, RawClients):
+        return data
+    source = _source(request, schema, "")
+    if not isinstance(data, list) or (schema.vocabulary and all(isinstance(one, str) for one in data)):
+        return _owned(data, source, schema)
+    if not data or source.clients is not None or schema.tables:
+        reason = (
+            "linked tables"
+            if schema.tables
+            else "clients= deals out the rows of one table, and"
+            if data
+            else "it"
         )
-    if is_images(request.data):
+        raise BadInput(f"data: {reason} cannot be a list with an entry for each site; pass one table")
+    alone = replace(source, alone=source.client_column is None)
+    return together([_owned(site, alone, schema) for site in data], schema)
+
+
+def _owned(data: Data, source: Source, schema: Schema) -> RawClients:
+    modality = modality_of(schema)
+    if isinstance(data, str | Path):
+        return modality.clients(replace(source, path=data))
+    if isinstance(data, np.ndarray):
+        data = (data, None)
+    fits = isinstance(data, list | pd.DataFrame) if schema.vocabulary else modality.fits(data)
+    if not fits:
         raise BadInput(
-            f"{request.data}: images, but the schema is of a {schema.kind}; expected a CSV or Parquet file"
+            f"data: got a {type(data).__name__} for {modality.describe()}; expected {modality.expected}, the path of "
+            "a file, a list with one of these for each site, or what clients_from returns"
         )
-    frame = read_table(request.data, schema)
-    if column is None and schema.client in frame.columns:
-        frame = frame.drop(columns=schema.client)
-    if column is None and request.clients is None:  # nothing says whose a row is: each is somebody's
-        return clients_from(frame, clients=len(frame), split="rows")
-    return clients_from(
-        frame, client_column=column, clients=request.clients, split=request.split, label=schema.label, rng=rng
-    )
+    return modality.owned(data, source)
+
+
+def _source(request: Request, schema: Schema, path: Path | str) -> Source:
+    column = request.client_column or (schema.client if request.clients is None else None)
+    rng, texts = Rng(request.split_seed).at("split"), request.text_column or "text"
+    return Source(path, column, request.clients, request.split, rng, texts)

@@ -38,6 +38,11 @@ from fedsynth.synthesis.paid_release import Payers, clients_with, noise_of
 
 MOST_VALUES = 16  # of a column that one client names; a record has one
 
+HIDDEN = (  # why a column is left out
+    "holds nothing that stands out of the noise; write it into the schema with bounds or categories that are publicly "
+    "known, or leave it so"
+)
+
 _POWERS = 2.0 ** np.arange(-10, 41)
 _POSITIVE = np.union1d(_POWERS, np.arange(1, 17))
 _EDGES = np.concatenate(
@@ -60,8 +65,7 @@ class _Rows:
 
     @staticmethod
     def of(raw: RawClients, missing: tuple[str, ...]) -> _Rows:
-        assert raw.frame is not None
-        frame = raw.frame.iloc[np.argsort(raw.owner, kind="stable")]
+        frame = raw.data.iloc[np.argsort(raw.owner, kind="stable")]
         cells = {str(name): read_cells(frame[name], missing) for name in frame.columns}
         return _Rows(cells, np.concatenate([[0], np.cumsum(raw.sizes)]))
 
@@ -88,10 +92,10 @@ def pay_for_schema(
     A column of which nothing stands out of the noise is left out. Numbers get bounds at the public buckets in which
     more than noise was seen; categories are those that clearly more than one unit holds.
     """
-    if raw.frame is None:
+    if not isinstance(raw.data, pd.DataFrame):
         raise BadInput("nothing to pay for: only the columns of a table can be learned under noise")
-    require_columns(raw.frame, label=label, client_column=None)
-    names = [str(name) for name in raw.frame.columns]
+    require_columns(raw.data, label=label, client_column=None)
+    names = [str(name) for name in raw.data.columns]
     known = all_declared(types, names)
     if label is not None and label not in known:
         known[label] = declared({"name": label, "type": "categorical", "missing": False})

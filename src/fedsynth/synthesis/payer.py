@@ -26,7 +26,7 @@ _TYPES_FOR_FREE = "bounds and categories"  # the release of schemas whose types 
 
 def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
     """Return the ledger beside a schema's file, if any of it was paid for; every use of the schema goes on from it."""
-    paid = [name for name, source in schema.provenance.items() if source == "paid"]
+    paid = schema.paid()
     if not paid:
         return None
     found = None if path is None else beside(path)
@@ -49,7 +49,7 @@ def check_payer(schema: Schema, client_column: str | None, unit: Unit) -> None:
 
     A promise to records is not touched: whoever a record belongs to, what its owner paid covers it.
     """
-    payer = schema.client if "paid" in schema.provenance.values() else None
+    payer = schema.client if schema.paid() else None
     if unit == "client" and payer is not None and client_column != payer:
         now = "simulated clients" if client_column is None else f"the clients of column {client_column!r}"
         raise NotPrivate(

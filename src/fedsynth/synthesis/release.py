@@ -29,11 +29,12 @@ def released(
 ) -> Generator:
     """The parts of a trained state that make rows and were sent to clients anyway, with the class balance."""
     parts = [part for part in algorithm.broadcast if part in algorithm.model.generative]
-    return Generator(schema, recipe, values, {part: state.parts[part] for part in parts}, state.balance)
+    kept = {part: state.parts[part] for part in parts}
+    return Generator(schema, recipe, values, kept, state.balance, algorithm.model)
 
 
 def caveats_of(prepared: Prepared, raw: RawClients) -> tuple[str, ...]:
-    """Return what the statement must say of a promise to participants that are simulated."""
+    """Return what the statement must say of a promise to clients that are simulated."""
     if raw.dealt is None or prepared.recipe.pooled or not prepared.request.private:
         return ()
     reads_rows = parse_split(raw.dealt).reads_rows

@@ -7,30 +7,26 @@ the ledger, its head and the files consistently is not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
-from fedsynth.data.atomic import put, replacing, sync
-from fedsynth.data.image import write_images
+from fedsynth.data.atomic import put, remove, replacing, sync
+from fedsynth.data.modality import Data, modality_of, synthetic_endings
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import write_table
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, disagreement, statement, worded
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.generator import Generator, Images
+from fedsynth.synthesis.generator import Generator
 from fedsynth.synthesis.release import terms_of_claim
 from fedsynth.synthesis.request import Request
 
-_SYNTHETIC = {"table": "synthetic.parquet", "image": "synthetic.npz", "text": "synthetic.parquet"}
+_SYNTHETIC = "synthetic"
 _KNOWN = 4096  # hashes and statements that a process remembers, for pages that are renewed all the time
 
 
@@ -50,12 +46,12 @@ class CheckedRun:
     def synthetic(self) -> Path | None:
         """The synthetic data that came with the run, if they are there."""
         path = synthetic_path(self.folder, self.schema)
-        return path if path.is_file() else None
+        return path if path.exists() else None
 
 
 def synthetic_path(place: Folder, schema: Schema) -> Path:
     """Where the synthetic data of a run lie."""
-    return place.path / _SYNTHETIC[schema.kind]
+    return place.path / f"{_SYNTHETIC}{modality_of(schema).ending}"
 
 
 def checked_run(path: Path | str) -> CheckedRun:
@@ -70,7 +66,7 @@ def checked_run(path: Path | str) -> CheckedRun:
 def _stamp(place: Folder) -> tuple[tuple[str, int, int, int, int], ...]:
     """A stamp that changes when somebody writes to a file of a run."""
     files = (*_released(place), place.ledger, head_path(place.ledger), place.state)
-    stats = [(file.name, file.stat()) for file in files if file.exists()]
+    stats = [(str(file), file.stat()) for path in files if path.exists() for file in _inside(path)]
     return tuple((name, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) for name, now in stats)
 
 
@@ -148,7 +144,7 @@ def close(place: Folder) -> None:
 
     Synthetic data that lie there are of an earlier result; they are named when they are drawn anew.
     """
-    files = [file for file in _released(place) if file.name not in _SYNTHETIC.values()]
+    files = [file for file in _released(place) if file.stem != _SYNTHETIC]
     for path in (*files, place.path):
         sync(path)
     Ledger(place.ledger).seal({file.name: file_hash(file) for file in files})
@@ -185,26 +181,25 @@ def renewing(place: Folder, name: str) -> Iterator[Path]:
             ledger.seal({**named, name: file_hash(fresh)})
         put(fresh, target)
     finally:
-        fresh.unlink(missing_ok=True)
+        remove(fresh)
 
 
-def write_released(drawn: pd.DataFrame | Images, place: Folder, path: Path) -> None:
+def write_released(drawn: Data, place: Folder, schema: Schema) -> None:
     """Write synthetic data into a run, so that its ledger names them."""
-    with renewing(place, path.name) as temporary:
-        write_drawn(drawn, temporary)
+    write_released_parts([drawn], place, schema)
 
 
-def write_drawn(drawn: pd.DataFrame | Images, path: Path) -> None:
-    """Write sampled rows or images by the path's ending."""
-    if isinstance(drawn, pd.DataFrame):
-        write_table(drawn, path)
-    else:
-        images, labels = drawn
-        write_images(images, path, None if labels is None else np.asarray(labels))
+def write_released_parts(parts: Iterable[Data], place: Folder, schema: Schema) -> None:
+    """Write synthetic data that come in parts into a run, so that its ledger names them."""
+    with renewing(place, synthetic_path(place, schema).name) as temporary:
+        modality_of(schema).write_parts(parts, temporary)
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file; read once while nothing about the file changes."""
+    """SHA-256 of a file (of a folder: of its files' names and hashes); read once while nothing about it changes."""
+    if path.is_dir():
+        listed = [f"{file.relative_to(path)} {file_hash(file)}" for file in _inside(path)]
+        return hashlib.sha256("\n".join(listed).encode()).hexdigest()
     now = path.stat()
     return _hash_of(path.resolve(), now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
@@ -215,6 +210,10 @@ def _hash_of(path: Path, inode: int, size: int, modified_ns: int, changed_ns: in
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _inside(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+
+
 def _fresh(target: Path) -> Path:
     return target.with_name(f".{target.stem}.fresh{target.suffix}")
 
@@ -222,8 +221,8 @@ def _fresh(target: Path) -> Path:
 def _released(place: Folder) -> list[Path]:
     """The files of a run that may be published, as far as they are there."""
     written = (place.privacy, place.generator, place.sealed, place.schema, place.recipe)
-    drawn = [place.path / name for name in sorted(set(_SYNTHETIC.values()))]
-    return [file for file in (*written, *drawn) if file.is_file()]
+    drawn = [place.path / f"{_SYNTHETIC}{ending}" for ending in synthetic_endings()]
+    return [file for file in (*written, *drawn) if file.exists()]
 
 
 def _finish_renewals(place: Folder, named: Mapping[str, str] | None) -> None:
@@ -231,7 +230,7 @@ def _finish_renewals(place: Folder, named: Mapping[str, str] | None) -> None:
     for name, known in (named or {}).items():
         target = place.path / name
         fresh = _fresh(target)
-        if fresh.is_file() and file_hash(fresh) == known:
+        if fresh.exists() and file_hash(fresh) == known:
             put(fresh, target)
 
 

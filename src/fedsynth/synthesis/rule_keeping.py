@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.rules import independent
-from fedsynth.data.table import valid_rows
+from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
@@ -20,7 +19,7 @@ _DONORS = 2000  # rows drawn for repairs where too few of the sample can be used
 Draw = Callable[[Tensor, Rng], Tensor]
 
 
-def keep_rules(encoding: TableEncoding, x: Tensor, y: Tensor, draw: Draw, rng: Rng) -> tuple[Tensor, Tensor]:
+def keep_rules(encoding: Table, x: Tensor, y: Tensor, draw: Draw, rng: Rng) -> tuple[Tensor, Tensor]:
     """The rows with those that break a constraint drawn anew; what is left over is repaired."""
     schema = encoding.schema
     broken = ~valid_rows(schema, encoding.numbers(x, y))
@@ -33,7 +32,7 @@ def keep_rules(encoding: TableEncoding, x: Tensor, y: Tensor, draw: Draw, rng: R
     return _repaired(encoding, x, y.clone(), draw, rng.at("repair")) if broken.any() else (x, y)
 
 
-def _repaired(encoding: TableEncoding, x: Tensor, y: Tensor, draw: Draw, rng: Rng) -> tuple[Tensor, Tensor]:
+def _repaired(encoding: Table, x: Tensor, y: Tensor, draw: Draw, rng: Rng) -> tuple[Tensor, Tensor]:
     """In each row that breaks a rule, the values of all columns tied by rules are taken from a row that keeps them."""
     pool_y = y[torch.from_numpy(rng.at("labels").numpy().integers(0, len(y), _DONORS))]
     pool_x = draw(pool_y, rng.at("donors"))
@@ -59,7 +58,7 @@ def _repaired(encoding: TableEncoding, x: Tensor, y: Tensor, draw: Draw, rng: Rn
     return x, y
 
 
-def _keeping(encoding: TableEncoding, x: Tensor, y: Tensor, group: set[str]) -> np.ndarray:
+def _keeping(encoding: Table, x: Tensor, y: Tensor, group: set[str]) -> np.ndarray:
     """Which rows keep the rules of a group of columns."""
     return valid_rows(encoding.schema, encoding.numbers(x, y), group)
 

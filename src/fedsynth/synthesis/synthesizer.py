@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,41 +12,52 @@ from typing import Any
 import pandas as pd
 
 from fedsynth.data.clients import RawClients, encode_clients
+from fedsynth.data.modality import Data, modality_of
+from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput, NotPrivate
+from fedsynth.errors import BadInput, NotPrivate, nearest, speaks_python
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement
+from fedsynth.privacy.wording import shown
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.forecast import Forecast, forecast
-from fedsynth.synthesis.generator import Generator, Images
+from fedsynth.synthesis.generator import Generator
+from fedsynth.synthesis.inputs import clients_in
 from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
 from fedsynth.synthesis.request import AUTO, Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
+_SAMPLED = {"num_rows": "rows", "n": "rows", "conditions": "condition", "random_state": "seed"}
+
 
 class Synthesizer:
     """Trains a recipe over clients and samples synthetic data from what was released.
 
+    `schema` is a `Schema` or the path of a schema.json. Without `recipe` one is chosen from public facts.
+
     >>> schema = Schema.from_dict({"version": 1, "kind": "table", "label": "ill", "columns": [
     ...     {"name": "age", "type": "integer", "min": 0, "max": 99},
     ...     {"name": "ill", "type": "binary", "categories": ["no", "yes"]}]})
+    >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60] * 50, "ill": ["no", "yes"] * 100})
-    >>> from fedsynth.data.clients import clients_from
-    >>> synthesizer = Synthesizer("dpd_fvae", schema, epsilon=8, delta=1e-3, rounds=2, seed=1)
-    >>> rows = synthesizer.fit(clients_from(frame, clients=50, rng=Rng(1))).sample(3)
+    >>> synthesizer = Synthesizer(schema=schema, epsilon=1, rounds=2, seed=1)  # a seed: no privacy, for tests
+    >>> synthesizer
+    Synthesizer('marginals', a table of 2 columns, epsilon=1, delta=1e-06, seed=1): not fitted
+    >>> rows = synthesizer.fit(frame).sample(3)
     >>> list(rows.columns), len(rows)
     (['age', 'ill'], 3)
     """
 
+    @speaks_python
     def __init__(
         self,
         recipe: str = AUTO,
-        schema: Schema | None = None,
+        schema: Schema | Path | str | None = None,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -64,9 +76,13 @@ class Synthesizer:
         """`arguments` are the recipe's own (see `fedsynth recipes`); `chunk` and `device` change speed alone."""
         if schema is None:
             raise BadInput(
-                "schema: a Synthesizer needs a public schema; load one with Schema.load('schema.json')"
+                "schema: a Synthesizer needs a public schema: schema=Schema.load('schema.json') or schema='schema.json'"
             )
+        schema = Schema.load(schema) if isinstance(schema, Path | str) else schema
         self.schema = schema
+        _check_keywords(
+            Request(recipe, private=False, unit=unit, trust=trust).resolved(schema).recipe, arguments
+        )
         self.request = Request(
             recipe=recipe,
             epsilon=epsilon,
@@ -97,15 +113,49 @@ class Synthesizer:
         new._chunk, new._generator, new._statement, new._ledger = None, None, None, Ledger(None)
         return new
 
+    def __repr__(self) -> str:
+        asked = self.request
+        names = ("epsilon", "delta", "unit", "trust", "seed") if asked.private else ("private", "seed")
+        settings = {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
+        listed = [f"{name}={value!r}" for name, value in settings.items()]
+        described = ", ".join([repr(asked.recipe), modality_of(self.schema).describe(), *listed])
+        return f"Synthesizer({described}): {self._state()}"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "recipe": self.request.recipe,
+            "data": modality_of(self.schema).describe(),
+            "state": self._state(),
+        }
+        return card("Synthesizer", facts, "" if self._statement is None else str(self._statement))
+
+    def _state(self) -> str:
+        known = self._statement
+        if known is None:
+            return "not fitted"
+        if known.epsilon is None:
+            return "fitted; simulation: no privacy" if known.simulation else "fitted; no privacy"
+        return f"fitted; each {known.unit} has epsilon {shown(known.epsilon)} at delta {known.delta:g}"
+
+    @speaks_python
     def fit(
         self,
-        clients: RawClients,
+        data: Data,
         *,
+        client_column: str | None = None,
+        clients: int | None = None,
+        split: str = "uniform",
+        text_column: str | None = None,
         folder: Path | str | None = None,
         watch: Watch | None = None,
         note: Callable[[str], None] | None = None,
     ) -> Synthesizer:
-        """Train over the clients; with `folder` everything is written there and a stopped run can be resumed.
+        """Train on data; with `folder` everything is written there and a stopped run can be resumed.
+
+        `data` is a table (a DataFrame), a pair of images and labels, linked tables by name, the path of a file or
+        folder, a list with one of these for each site, or what `clients_from` returns. `client_column` names the owner
+        of each row; by default it is the schema's. Without any, each row is a client of its own, and each site of a
+        list is one client; with `clients`, rows are dealt to so many simulated ones by `split`.
 
         `watch` is called after each round, `note` with what the run will take.
         Only once: a second fit would spend again, and no statement would count both.
@@ -114,14 +164,15 @@ class Synthesizer:
         place = None if folder is None else Folder(folder)
         if place:
             place.refuse_existing()
-        encoded = encode_clients(clients, self.schema)
+        raw = self._read(data, client_column, clients, split, text_column)
+        encoded = encode_clients(raw, self.schema)
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
         payer = self._payer(place)
         earlier = ledger_of(self.schema, self.request.schema)
-        if earlier is not None and clients.frame is not None:
+        if earlier is not None and self.schema.feature_columns:
             unit, _ = recipe_named(self.request.recipe).protection(self.request.unit, self.request.trust)
-            check_payer(self.schema, clients.client_column, unit)
+            check_payer(self.schema, raw.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, payer, earlier)
         self.request = replace(self.request, arguments=prepared.values)
         expected = self._forecast(prepared, place, rng) if place else None
@@ -134,8 +185,36 @@ class Synthesizer:
                 payer = self._payer(place)
             if note and expected:
                 note(f"this run will take {expected}")
+            if note and (warning := prepared.doubt()):
+                note(warning)
             training = Training(prepared, place, payer, rng, watch, self._chunk)
-            return self._finish(prepared, training, training.start(), place, caveats_of(prepared, clients))
+            return self._finish(prepared, training, training.start(), place, caveats_of(prepared, raw))
+
+    def _read(
+        self, data: Data, client_column: str | None, clients: int | None, split: str, text_column: str | None
+    ) -> RawClients:
+        """Read the clients in `data`, and note in the request how, so that a run in a folder can be resumed."""
+        if isinstance(data, RawClients):
+            if client_column is not None or clients is not None:
+                raise BadInput(
+                    "client_column= and clients=: clients_from was told whose the rows are; leave them out"
+                )
+            return data
+        if client_column is not None and clients is not None:
+            raise BadInput("client_column= and clients=: both say whose the rows are; choose one of them")
+        path = str(data) if isinstance(data, Path | str) else None
+        owners = {
+            "client_column": client_column,
+            "clients": clients,
+            "split": split,
+            "text_column": text_column,
+        }
+        if clients is not None:
+            owners["split_seed"] = Rng().integer() if self.request.seed is None else self.request.seed
+        self.request = self.request.changed(data=path, **owners)
+        if client_column is not None:
+            self.schema = self.schema.with_client(client_column)
+        return clients_in(data, self.request, self.schema)
 
     def _forecast(self, prepared: Prepared, place: Folder, rng: Rng) -> Forecast | None:
         expected = forecast(prepared, rng)
@@ -151,17 +230,19 @@ class Synthesizer:
                 "use sample for more rows, or make a new Synthesizer, whose statement counts its own releases alone"
             )
 
-    def resume(self, clients: RawClients, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
+    @speaks_python
+    def resume(self, data: Data, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
         place = Folder(folder)
+        raw = clients_in(data, self.request, self.schema)
         with place.owned(begun=True):
-            encoded = encode_clients(clients, self.schema)
+            encoded = encode_clients(raw, self.schema)
             rng = Rng(self.request.seed)
             self._ledger = Ledger(place.ledger)
             place.same_data(encoded.fingerprint())
             prepared = resumed(self.request, self.schema, encoded)
             training = Training(prepared, place, self._payer(place), rng, watch, self._chunk)
-            return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, clients))
+            return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, raw))
 
     def _payer(self, place: Folder | None) -> Payer:
         name = place.path.name if place else "memory"
@@ -183,18 +264,48 @@ class Synthesizer:
             write_result(place, self._generator, self._statement)
         return self
 
+    @speaks_python
     def sample(
+        self,
+        rows: int | None = None,
+        *,
+        condition: Mapping[str, Any] | Iterable[str] | None = None,
+        seed: int | None = None,
+        client_ids: bool = False,
+        **unknown: Any,
+    ) -> Data:
+        """Synthetic rows (or images and labels); as many as you like, at no further privacy cost.
+
+        `condition` fixes columns to values ({"sex": "F"}), or is a list of texts (["sex=F", "age>=30"]).
+        `client_ids` adds the client column: ids with as many rows as clients had (`marginals`).
+        """
+        for name in unknown:
+            meant = (
+                f"use {_SAMPLED[name]}="
+                if name in _SAMPLED
+                else nearest(name, ("rows", "condition", "seed", "client_ids"))
+            )
+            raise BadInput(f"{name}: sample has no such argument; {meant}")
+        if rows is None:
+            raise BadInput("rows: say how many, for example sample(1000)")
+        if not client_ids:
+            return self.generator.sample(rows, Rng(seed), condition)
+        owners = pd.Series(self.generator.owners(rows, Rng(seed)), name=self.schema.client or "client")
+        return pd.concat([owners, self.generator.sample(rows, Rng(seed), condition)], axis=1)
+
+    def stream(
         self,
         rows: int,
         *,
         condition: Mapping[str, Any] | Iterable[str] | None = None,
         seed: int | None = None,
-    ) -> pd.DataFrame | Images:
-        """Synthetic rows (or images and labels); as many as you like, at no further privacy cost.
-
-        `condition` fixes columns to values ({"sex": "F"}), or is a list of texts (["sex=F", "age>=30"]).
-        """
-        return self.generator.sample(rows, Rng(seed), condition)
+        client_ids: bool = False,
+    ) -> Iterator[Data]:
+        """The rows of `sample`, in parts that follow one another: any number of rows takes the memory of few."""
+        if client_ids:
+            yield self.sample(rows, condition=condition, seed=seed, client_ids=True)
+        else:
+            yield from self.generator.stream(rows, Rng(seed), condition)
 
     @property
     def generator(self) -> Generator:
@@ -210,6 +321,7 @@ class Synthesizer:
             raise BadInput("this synthesizer is not trained; call fit first, or load a run")
         return self._statement
 
+    @speaks_python
     def save(self, path: Path | str) -> None:
         """Write recipe, schema, ledger, statement and generator to a new folder."""
         place = Folder(path)
@@ -221,6 +333,7 @@ class Synthesizer:
         write_result(place, self.generator, self.privacy)
 
     @classmethod
+    @speaks_python
     def load(cls, path: Path | str) -> Synthesizer:
         """Read a finished run; refused if its files are not those that it released (see `checked_run`)."""
         run = checked_run(path)
@@ -231,3 +344,19 @@ class Synthesizer:
         new._ledger = run.ledger
         new.history = run.folder.read_history()
         return new
+
+
+def _check_keywords(recipe: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a keyword that neither the Synthesizer nor the recipe knows, with the nearest name of either."""
+    own = [
+        name
+        for name in inspect.signature(Synthesizer.__init__).parameters
+        if name not in ("self", "arguments")
+    ]
+    known = sorted({*own, *recipe_named(recipe).arguments()})
+    for name in arguments:
+        if name not in known:
+            raise BadInput(
+                f"{name}: neither Synthesizer nor {recipe} has such an argument; {nearest(name, known)}"
+            )
+    recipe_named(recipe).values(arguments)

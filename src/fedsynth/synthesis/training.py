@@ -32,6 +32,7 @@ from fedsynth.recipes.effect import refuse_without_effect
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.recipes.sharing import shared_count
 from fedsynth.recipes.task import Task
+from fedsynth.recipes.usefulness import doubt
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.simulator.speeds import Speeds
@@ -44,6 +45,7 @@ from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.resume_uses import with_paid_uses
 
 _SHOWN_PRECISION = 0.001
+_NAMED = 5  # columns that a refusal lists
 COUNT_NOISE = 20.0  # standard deviation of the paid-for number of records
 Watch = Callable[[Round, float | None, int], None]  # round, epsilon so far, rounds in all
 
@@ -68,6 +70,16 @@ class Prepared:
     def unit(self) -> Unit:
         """Whom the claim is about."""
         return self.recipe.protection(self.request.unit, self.request.trust)[0]
+
+    def doubt(self) -> str | None:
+        """Why this run will hardly be useful, from public facts; None where nothing says so."""
+        request, clients = self.request, round(self.algorithm.schedule.clients)
+        task = self.recipe.task(
+            self.schema, clients, private=request.private, unit=request.unit, trust=request.trust
+        )
+        return doubt(
+            self.algorithm, replace(task, records=self.recipe.value_of("records", self.values) or None)
+        )
 
 
 def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
@@ -101,14 +113,16 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
         return
     if request.target.delta >= 1 / units and "delta" not in request.accept:
         raise NotPrivate(
-            f"delta={request.target.delta:g} is not below 1 / {units} {unit}s, so losing one of them whole "
+            f"delta={request.target.delta:g} is not below 1 / {units} {unit}s, so publishing one of them in full "
             f"would be allowed; choose a smaller delta, or say --accept delta"
         )
     inferred = schema.inferred()
     if inferred and request.seed is None and "inferred" not in request.accept:
+        more = f" and {len(inferred) - _NAMED} more" if len(inferred) > _NAMED else ""
         raise NotPrivate(
-            f"columns {', '.join(inferred)}: types, bounds or categories were read from rows without paying; review "
-            f'them and set provenance to "public" in the schema, or say --accept inferred'
+            f"columns {', '.join(inferred[:_NAMED])}{more}: types, bounds or categories were read from rows without "
+            f"paying; review them with `fedsynth schema review {request.schema or 'schema.json'}`, or say "
+            "--accept inferred"
         )
 
 

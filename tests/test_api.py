@@ -1,0 +1,70 @@
+"""The functions of the package beside the Synthesizer: plan, evaluate, report and audit, on data and files."""
+
+import pytest
+
+import fedsynth
+from fedsynth.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def run(schema, frame, tmp_path_factory):
+    """Without a label: nothing is then measured by training classifiers."""
+    folder = tmp_path_factory.mktemp("run") / "RUN"
+    made = fedsynth.Synthesizer(schema=schema.with_label(None), epsilon=1, rounds=2).fit(
+        frame, client_column="owner"
+    )
+    made.save(folder)
+    return folder
+
+
+def test_a_plan_has_the_runs_that_a_schema_allows_on_the_budget(schema, tmp_path):
+    people = {"clients": 2_000, "records": 4_000, "epsilon": 1}
+    plans = fedsynth.plan(schema, **people, recipe="auto", unit="client", trust="central", project=[20_000])
+    (run,) = plans.runs
+    assert (run.recipe, run.clients, run.delta) == ("marginals", 2_000, 1e-5) and 0.9 < run.epsilon <= 1
+    assert plans.projections[0].epsilon < run.epsilon
+    assert (
+        "auto would take recipe marginals" in str(plans)
+        and "marginals (client, central)" in plans._repr_html_()
+    )
+    schema.save(tmp_path / "schema.json")
+    assert (
+        fedsynth.plan(tmp_path / "schema.json", **people, recipe="marginals", trust="central").runs[0] == run
+    )
+
+
+def test_what_cannot_be_planned_is_said_in_the_words_of_python(schema):
+    with pytest.raises(BadInput, match="^epsilon=1000: above 500 nothing is promised"):
+        fedsynth.plan(schema, clients=20, records=20, epsilon=1000)
+    with pytest.raises(BadInput, match="^project=5: a projection is to at least the 20 clients"):
+        fedsynth.plan(schema, clients=20, records=20, epsilon=1, project=[5])
+
+
+def test_a_file_is_compared_with_a_frame(schema, frame, tmp_path):
+    frame.to_csv(tmp_path / "real.csv", index=False)
+    schema.with_label(None).save(tmp_path / "schema.json")
+    scores = fedsynth.evaluate(tmp_path / "real.csv", frame.drop(columns="owner"), tmp_path / "schema.json")
+    assert scores["column shapes"].value == pytest.approx(1)
+
+
+def test_what_cannot_be_evaluated_is_said_in_the_words_of_python(schema, frame):
+    with pytest.raises(BadInput, match="epsilon= and delta: a claim has both"):
+        fedsynth.evaluate(frame, frame, schema, epsilon=1)
+    with pytest.raises(BadInput, match="synthetic: does not fit the schema: column 'age' is missing"):
+        fedsynth.evaluate(frame, frame.drop(columns="age"), schema)
+
+
+def test_a_report_is_written_beside_the_run(frame, run, monkeypatch):
+    monkeypatch.setattr("fedsynth.api.ROWS", 60)  # the synthetic rows are drawn for it
+    pages = fedsynth.report(run, frame)
+    assert pages.internal.exists() and pages.public.exists() and pages.private
+    assert pages.evaluation["column shapes"].value > 0
+    with pytest.raises(BadInput, match="test= needs real= as well"):
+        fedsynth.report(run, test=frame)
+
+
+def test_a_recipe_and_a_run_are_audited(run):
+    audit = fedsynth.audit("marginals", epsilon=1, canaries=200, seed=1)
+    assert audit.epsilon_lower <= audit.claimed <= 1 and not audit.exceeds
+    with pytest.raises(BadInput, match="did you mean 'marginals'"):
+        fedsynth.audit("marginal")

@@ -6,7 +6,8 @@ from three_sites import part_of
 
 from fedsynth.deploy.link.masked import MaskedLink, masking
 from fedsynth.deploy.link.messages import Terms, read
-from fedsynth.deploy.link.remote import Patience, Remote
+from fedsynth.deploy.link.patience import Patience
+from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.federation.loop import learn_balance, run
@@ -24,6 +25,7 @@ VALUES = {
     "dp_fedavg_gan": {"latent": 2, "hidden": (8,), "rounds": 2, "rate": 0.9, "pretraining": 5},
     "marginals": {"rounds": 2, "most_records": 1000},
 }
+LINKED_VALUES = {"histories": {"rounds": 2, "pair_rounds": 1, "most_cells": 4000}}
 
 
 class Federation:
@@ -42,7 +44,7 @@ class Federation:
             seals = {"secagg": masking(site, self.identities[site], self.known, minimum=3, clients=share)}
             self.sites[site] = Site(holding, policy, folder / site, compose, seed=seed, seals=seals, chunk=1)
         self.terms = Terms(
-            name, {**VALUES[name], "noise_multiplier": 1.0, "threshold": 3, **values},
+            name, {**(VALUES | LINKED_VALUES)[name], "noise_multiplier": 1.0, "threshold": 3, **values},
             schema.with_client(None).to_dict(), epsilon=1e5, delta=1e-5, unit=unit, trust="distributed",
             transport="secagg", minimum_cohort=3, clients=sum(shares), largest=max(shares),
         )  # fmt: skip

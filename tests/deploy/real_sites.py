@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +19,11 @@ import psutil
 import pytest
 import tomli_w
 
+from fedsynth.cli.main import main
+from fedsynth.deploy.environment import SITE_FILE
+from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.nvflare.kits import Kit, create
 from fedsynth.deploy.nvflare.node import running
-from fedsynth.deploy.site_job import SITE_FILE
 
 SITES = ("ada", "bern", "cern")
 SCHEMA = {
@@ -41,6 +45,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def command(*words: str) -> subprocess.CompletedProcess:
+    """A command as if it had a process of its own, without the seconds in which that would read its libraries."""
+    told, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(told), redirect_stderr(errors), pytest.raises(SystemExit) as left:
+        main(list(words))
+    return subprocess.CompletedProcess(words, left.value.code, told.getvalue(), errors.getvalue())
+
+
 def patients(number: int, rows: int = 120, each: int = 6) -> pd.DataFrame:
     """Rows of one site, `each` a patient."""
     rng = np.random.default_rng(number)
@@ -56,7 +68,7 @@ def patients(number: int, rows: int = 120, each: int = 6) -> pd.DataFrame:
     )
 
 
-def until(what, condition, patience_s=90.0, every_s=0.2):
+def until(what, condition, patience_s=1800.0, every_s=0.2):
     """Wait for something to become true; what it returns."""
     deadline = time.monotonic() + patience_s
     while not (found := condition()):
@@ -97,6 +109,21 @@ class Federation:
             keys["test"] = {"seed": seed}
         (self.folder / name / "site.toml").write_text(tomli_w.dumps(keys))
 
+    @contextmanager
+    def with_site_files(self, settings):
+        """Other site files for a while. Their state folders hold other ledgers, which the server takes for copies."""
+        before = {name: (self.folder / name / "site.toml").read_text() for name in settings}
+        written = {name: tomli_w.dumps(keys) for name, keys in settings.items()}
+        for texts in (written, before):
+            for name, text in texts.items():
+                (self.folder / name / "site.toml").write_text(text)
+            heads = LedgerHeads(self.kits / "server" / "runs" / "ledgers.json")
+            if heads.path.exists():
+                for name in settings:
+                    heads.forget(name)
+            if texts is written:
+                yield
+
     def kit(self, name: str) -> Path:
         return self.kits / "server" if name == "server" else self.kits / "sites" / name
 
@@ -120,7 +147,7 @@ class Federation:
     def run_words(self, out: Path, *more: str) -> list[str]:
         words = ["run", "--federation", self.kits, "--schema", self.schema, "--recipe", "dpd_fvae"]
         settings = ["--set", "hidden=16", "--set", "latent=4", "--set", "epochs=1", "--rows", "100"]
-        budget = ["--epsilon", "8", "--delta", "1e-2", "--round-timeout", "60"]
+        budget = ["--epsilon", "8", "--delta", "1e-2", "--round-timeout", "600"]
         return [*COMMAND, *map(str, [*words, *settings, *budget, "--out", out, *more])]
 
     def begin_run(self, out: Path, *more: str, words=None) -> subprocess.Popen:
@@ -133,29 +160,21 @@ class Federation:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 
-    def run(self, out: Path, *more: str, patience_s: float = 600.0) -> subprocess.CompletedProcess:
+    def run(self, out: Path, *more: str) -> subprocess.CompletedProcess:
         """Run the coordinator to its end."""
-        return subprocess.run(
-            self.run_words(out, *more),
-            capture_output=True,
-            text=True,
-            timeout=patience_s,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        return command(*self.run_words(out, *more)[len(COMMAND) :])
 
     def resume(self, out: Path) -> subprocess.CompletedProcess:
-        words = [*COMMAND, "run", "--out", str(out), "--resume"]
-        return subprocess.run(words, capture_output=True, text=True, timeout=600)
+        return command("run", "--out", str(out), "--resume")
 
     def family(self, name: str) -> dict[str, list[psutil.Process]]:
         """The processes of a party: the watching one, the engine's, and that of a job."""
         watching = psutil.Process(running(self.kit(name)) or self.processes[name].pid)
-        engine = watching.children()
-        return {
-            "watch": [watching],
-            "engine": engine,
-            "job": [job for one in engine for job in one.children()],
-        }
+        engine, jobs = watching.children(), []
+        for one in engine:
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                jobs += one.children()
+        return {"watch": [watching], "engine": engine, "job": jobs}
 
     def server_run(self) -> Path | None:
         """The folder of the newest run on the server's disk."""
@@ -167,12 +186,21 @@ class Federation:
         history = place / "history.jsonl" if place else None
         return len(history.read_text().splitlines()) if history and history.exists() else 0
 
+    def log_size(self) -> int:
+        """How much coordinators have said so far, in bytes."""
+        log = self.folder / "coordinator.log"
+        return log.stat().st_size if log.exists() else 0
+
+    def said_since(self, size: int) -> str:
+        """The coordinators' lines after the first `size` bytes."""
+        return (self.folder / "coordinator.log").read_bytes()[size:].decode()
+
     def close(self) -> None:
         for process in self.processes.values():
             process.send_signal(signal.SIGTERM)
         for name, process in self.processes.items():
             try:
-                process.wait(20)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -183,11 +211,12 @@ def listening(process: psutil.Process) -> list[str]:
     """Where a process and its children listen."""
     found = []
     for one in [process, *process.children(recursive=True)]:
-        found += [
-            f"{link.laddr.ip}:{link.laddr.port}"
-            for link in one.net_connections("tcp")
-            if link.status == psutil.CONN_LISTEN
-        ]
+        with suppress(psutil.NoSuchProcess):  # a job's process that has just ended
+            found += [
+                f"{link.laddr.ip}:{link.laddr.port}"
+                for link in one.net_connections("tcp")
+                if link.status == psutil.CONN_LISTEN
+            ]
     return found
 
 

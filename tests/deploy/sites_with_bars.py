@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from bars import SCHEMA, asked
 
 from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.inspection.over_sites import Call
-from fedsynth.deploy.link.remote import Patience
+from fedsynth.deploy.link.patience import Patience
 from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.inspection.plan import Source, hash_of
@@ -51,6 +52,16 @@ def classifier(weights: np.ndarray | None = None, shape: tuple[int, ...] = (1, 8
     return bytes(model.SerializeToString())
 
 
+def rows_of(data: Any, own: np.ndarray) -> Any:
+    """These rows of a table, of images with labels, or of texts."""
+    if isinstance(data, pd.DataFrame):
+        return data[own].reset_index(drop=True)
+    texts = isinstance(data[0], str)
+    if texts:
+        return tuple(np.array(data, dtype=object)[own])
+    return tuple(None if part is None else part[own] for part in data)
+
+
 def dealt(raw: RawClients) -> dict[str, RawClients]:
     """The clients in three parts, in order."""
     parts, each = {}, raw.count // len(NAMES)
@@ -60,10 +71,7 @@ def dealt(raw: RawClients) -> dict[str, RawClients]:
             raw.owner[own] - number * each,
             each,
             tuple(f"{name}-{client}" for client in range(each)),
-            frame=None if raw.frame is None else raw.frame[own].reset_index(drop=True),
-            images=None if raw.images is None else raw.images[own],
-            labels=None if raw.labels is None else raw.labels[own],
-            texts=None if raw.texts is None else tuple(np.array(raw.texts, dtype=object)[own]),
+            rows_of(raw.data, own),
         )
     return parts
 

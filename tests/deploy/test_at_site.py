@@ -9,7 +9,7 @@ from bars import SCHEMA, asked, bars
 from sites_with_bars import allowing, call_to, classifier, sites_of
 
 from fedsynth.deploy.inspection.over_sites import AtSites, Call
-from fedsynth.deploy.link.remote import TooFewSites
+from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.inspection import onnx_graph
 from fedsynth.inspection.agenda import Agenda
 from fedsynth.inspection.step import MEETING, Question, Training

@@ -18,7 +18,7 @@ def test_a_client_level_run_states_whom_it_trusts_with_what(schema, frame):
     stated = made.privacy
     assert stated.private and stated.trust == "distributed" and stated.adjacency == "zero-out"
     assert "at least 5 of the 6 parties" in stated.text and "up to 1 parties" in stated.text
-    assert "the server, and each of the other participants by itself" in stated.text
+    assert "the server, and each of the other participants" in stated.text
     assert stated.against is None  # who helps the server knows as much as one participant
     assert {release["event"]["type"] for release in stated.releases} == {
         "GaussianDpEvent", "PoissonSampledDpEvent"

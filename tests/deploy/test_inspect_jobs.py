@@ -9,12 +9,13 @@ from bars import SCHEMA, asked, bars
 from sites_with_bars import classifier
 
 from fedsynth.cli.main import main
+from fedsynth.deploy.environment import SITE_FILE
 from fedsynth.deploy.inspection.coordinator import OverSites, Sent
 from fedsynth.deploy.inspection.server_job import call_of
 from fedsynth.deploy.link.messages import Accept, Invite, read, write
-from fedsynth.deploy.link.remote import TooFewSites
+from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.deploy.server_job import ServerJob
-from fedsynth.deploy.site_job import SITE_FILE, SiteJob
+from fedsynth.deploy.site_job import SiteJob
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.inspection.onnx_graph import MOST_BYTES
 from fedsynth.inspection.plan import Plan
@@ -44,7 +45,7 @@ def sent_by_a_coordinator(**changes):
 def site_file(tmp_path, monkeypatch):
     """A site with images that belong to sixty clients."""
     raw = bars(0.5)
-    np.savez(tmp_path / "rows.npz", images=raw.images, labels=raw.labels, writer=raw.owner)
+    np.savez(tmp_path / "rows.npz", images=raw.data[0], labels=raw.data[1], writer=raw.owner)
     SCHEMA.save(tmp_path / "schema.json")
     keys = {
         "data": {"file": "rows.npz", "schema": "schema.json", "client_column": "writer"},

@@ -25,7 +25,7 @@ ROWS = 2000
 def four_sites() -> Clients:
     """Two thousand rows at four sites."""
     owner = np.sort(np.arange(ROWS) % 4)
-    return encode_clients(RawClients(owner, 4, (), frame=make_frame(owner).drop(columns="owner")), SCHEMA)
+    return encode_clients(RawClients(owner, 4, (), data=make_frame(owner).drop(columns="owner")), SCHEMA)
 
 
 def nothing(*_):

@@ -13,7 +13,7 @@ from sites_with_bars import allowing, by_rule, call_to, classifier, sites_of
 from fedsynth.data.clients import RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.inspection.server_job import looked
-from fedsynth.deploy.link.remote import TooFewSites
+from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.inspection.inspection import conclude, inspect
 from fedsynth.inspection.primary import graph_from
 from fedsynth.inspection.released import Seen
@@ -82,7 +82,7 @@ def with_model(plain, content, schema=SCHEMA):
 def by_user(tmp_path_factory):
     folder = tmp_path_factory.mktemp("by user")
     content = classifier()
-    whole = with_model(asked(LOW, HIGH, model=None, models=2), content)
+    whole = with_model(asked(LOW, HIGH, model=None, models=4), content)
     sites = sites_of(bars(0.5), folder / "sites")
     return (*compared(whole, bars(0.5), sites, folder, content=content), sites)
 
@@ -117,7 +117,7 @@ def people(seed=0):
     sex = draw.choice(["F", "M"], len(owner))
     dose = np.where(sex == "F", draw.integers(6, 10, len(owner)), draw.integers(0, 4, len(owner)))
     ill = draw.choice(["no", "yes"], len(owner))
-    return RawClients(owner, 30, (), frame=pd.DataFrame({"sex": sex, "dose": dose, "ill": ill}))
+    return RawClients(owner, 30, (), data=pd.DataFrame({"sex": sex, "dose": dose, "ill": ill}))
 
 
 def test_a_table_by_example_with_parts_that_stay_at_the_clients(tmp_path):
@@ -157,24 +157,24 @@ def test_rows_that_a_public_model_finds_unlikely(tmp_path):
 
 
 def test_rows_of_sites_whose_schema_has_no_label(tmp_path):
-    raw, plain = strip_labels(bars(0.0), "side"), without_label(SCHEMA)
+    raw, plain = strip_labels(bars(0.0), SCHEMA), without_label(SCHEMA)
     whole = open_request(asked({"criterion": "unlabelled", "by": "example"}, None, model=None, models=0))
     whole = replace(whole, schema=plain)
     found, _, _ = compared(whole, raw, sites_of(raw, tmp_path, plain), tmp_path)
-    assert found.models["bad"].sample.labels is None
+    assert found.models["bad"].sample.data[1] is None
 
 
 def test_texts_with_unknown_words(tmp_path):
     words = ("see", "the", "red", "cat", "run")
     draw = np.random.default_rng(0)
     texts = tuple(" ".join(draw.choice((*words, "zebra"), 4)) for _ in range(90))
-    raw = RawClients(np.repeat(np.arange(30), 3), 30, (), texts=texts)
+    raw = RawClients(np.repeat(np.arange(30), 3), 30, (), data=texts)
     schema = Schema(kind="text", vocabulary=words, length=5)
     unknown = Selection.parse({"by": "example", "criterion": "out_of_vocabulary"})
     request = Request(recipe="dp_fedavg_lm", epsilon=20.0, delta=1e-2, rounds=2, seed=1)
     whole = Inspection(request, schema, {"unknown": unknown}, None, Simulation(models=0), shown=40)
     found, _, _ = compared(whole, raw, sites_of(raw, tmp_path, schema), tmp_path)
-    assert found.models["unknown"].sample.texts
+    assert found.models["unknown"].sample
 
 
 def test_what_was_released_is_written_and_read_again(by_user, tmp_path):

@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from contextlib import contextmanager
 
 import pytest
-import tomli_w
-from real_sites import COMMAND, SITES, Federation, patients, until
+from real_sites import COMMAND, SITES, Federation, command, patients, until
 
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
@@ -25,9 +23,9 @@ ROWS = {"ada": 200, "bern": 200, "cern": 20_000}  # DP-SGD looks at half of them
 @contextmanager
 def agreed(federation: Federation, folder, transport: str, rows: dict[str, int]):
     """Site files for PP-FedGAN with a state folder of this name; those from before come back afterwards."""
-    before = {name: (federation.folder / name / "site.toml").read_text() for name in SITES}
+    files = {}
     for number, name in enumerate(SITES):
-        settings = {
+        settings = files[name] = {
             "data": {"file": f"{folder.name}.csv", "schema": str(federation.schema)},
             "budget": {"epsilon": 9.0, "delta": 1e-4, "unit": "record"},
             "policy": {"recipes": ["pp_fedgan"], "transports": [transport], "minimum_cohort": 1},
@@ -38,15 +36,21 @@ def agreed(federation: Federation, folder, transport: str, rows: dict[str, int])
             settings["policy"]["minimum_cohort"] = 2
         frame = patients(number, rows[name]).drop(columns="patient")
         frame.to_csv(federation.folder / name / f"{folder.name}.csv", index=False)
-        (federation.folder / name / "site.toml").write_text(tomli_w.dumps(settings))
-    yield
-    for name, text in before.items():
-        (federation.folder / name / "site.toml").write_text(text)
+    with federation.with_site_files(files):
+        yield
 
 
 def words_of(federation: Federation, out, transport: str, rounds: int) -> list[str]:
     words = ["run", "--federation", federation.kits, "--schema", federation.schema, "--recipe", "pp_fedgan"]
-    small = ["latent=2", "hidden=4", "batch_rate=.5", "steps=10", "usual_records=200", "generator_batch=16"]
+    small = [
+        "latent=2",
+        "hidden=4",
+        "batch_rate=.5",
+        "steps=10",
+        "usual_records=200",
+        "generator_batch=16",
+        "pretraining=5",
+    ]
     settings = [part for pair in small for part in ("--set", pair)]
     budget = ["--epsilon", "8", "--delta", "1e-4", "--rounds", rounds, "--transport", transport]
     return [*COMMAND, *map(str, [*words, *settings, *budget, "--out", out])]
@@ -59,13 +63,7 @@ def finished(federation: Federation, tmp_path_factory):
     keys.create(folder / "keys", sites=SITES)
     with agreed(federation, folder, "he", ROWS):
         out = folder / "RUN"
-        done = subprocess.run(
-            words_of(federation, out, "he", ROUNDS),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        done = command(*words_of(federation, out, "he", ROUNDS)[len(COMMAND) :])
         yield out, folder / "keys", done
 
 
@@ -84,7 +82,7 @@ def test_a_key_holder_opens_the_model(finished, tmp_path):
     out, folder, _ = finished
     made, secret = tmp_path / "generator.safetensors", folder / "bern" / keys.SECRET
     words = ["keys", "open", str(out), "--key", str(secret), "--out", str(made)]
-    assert subprocess.run([*COMMAND, *words], env={**os.environ}).returncode == 0 and made.exists()
+    assert command(*words).returncode == 0 and made.exists()
 
 
 def test_the_fast_sites_were_used_more_often_and_each_paid_for_its_own_uses(finished, federation: Federation):
@@ -128,11 +126,11 @@ def test_kill_9_in_the_middle_of_a_buffer_loses_and_doubles_no_use_that_was_char
     with agreed(federation, folder, "clear", dict.fromkeys(SITES, 200)):
         coordinator = federation.begin_run(out, words=words_of(federation, out, "clear", rounds))
         begun = lambda: federation.server_run() != before and federation.rounds_done() >= 1  # noqa: E731
-        until("the first version", begun, 400, 0.02)
+        until("the first version", begun, every_s=0.02)
         held_up = [job for name in ("bern", "cern") for job in federation.family(name)["job"]]
         for process in held_up:
             process.suspend()
-        until("a buffer that is half full", waiting, 200)
+        until("a buffer that is half full", waiting)
         assert federation.rounds_done() < rounds
         coordinator.kill()
         for process in federation.family(party)["job"]:

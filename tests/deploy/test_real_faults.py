@@ -4,10 +4,12 @@ import json
 import os
 import random
 import signal
+from contextlib import suppress
 
 import pytest
 from real_sites import SITES, Federation, until
 
+from fedsynth.deploy.nvflare.session import Line
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 
@@ -18,10 +20,16 @@ PARTIES = ("server", *SITES)
 
 def kill(federation: Federation, party: str, which: str) -> bool:
     """kill -9 for a party's processes of one kind; False if there are none now."""
-    found = federation.family(party)[which]
-    for process in found:
-        os.kill(process.pid, signal.SIGKILL)
-    return bool(found)
+    killed = 0
+    for process in federation.family(party)[which]:
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+    return killed > 0
+
+
+def run_of(out) -> str:
+    return json.loads((out / "federation.json").read_text())["run"]
 
 
 def check(out, federation: Federation, asked: float = 8.0) -> list[dict]:
@@ -40,20 +48,49 @@ def check(out, federation: Federation, asked: float = 8.0) -> list[dict]:
     return history
 
 
-def test_a_killed_job_process_and_a_killed_coordinator_cost_no_result(federation: Federation, tmp_path):
+def stall(federation: Federation, out, log_before: int) -> None:
+    """Stop the server's engine until the coordinator has noticed, and let it go on."""
+    job, engine = (
+        json.loads((out / "federation.json").read_text())["job"],
+        federation.family("server")["engine"],
+    )
+    for process in engine:
+        process.suspend()
+    try:
+        until("the loss of the line", lambda: "asking again" in federation.said_since(log_before))
+    finally:
+        for process in engine:
+            process.resume()
+    until("the coordinator's return", lambda: "asking again" in federation.said_since(log_before))
+    assert json.loads((out / "federation.json").read_text())["job"] == job
+
+
+def test_a_stall_a_killed_job_process_and_a_killed_coordinator_cost_no_result(
+    federation: Federation, tmp_path
+):
     for name in SITES:
         federation.site_file(name)
     before = federation.server_run()
-    out = tmp_path / "RUN"
-    coordinator = federation.begin_run(out, "--rounds", "12")
+    out, said = tmp_path / "RUN", federation.log_size()
+    coordinator = federation.begin_run(out, "--rounds", "24", "--round-timeout", "60")
     started = lambda: federation.server_run() not in (None, before)  # noqa: E731
-    until("the first round", lambda: started() and federation.rounds_done() >= 1, 400)
+    until("the first round", lambda: started() and federation.rounds_done() >= 1)
+    stall(federation, out, said)
+    job = json.loads((out / "federation.json").read_text())["job"]
+    done = federation.rounds_done()
+    until(
+        "a round after the stall", lambda: federation.rounds_done() > done or coordinator.poll() is not None
+    )
+    assert json.loads((out / "federation.json").read_text())["job"] == job, "another job was submitted"
+    with Line(federation.coordinator()) as line:
+        assert [one["job_id"] for one in line.jobs() if one["name"] == run_of(out)] == [job]
+        assert line.stage(job) == "works" and line.job_of(run_of(out)) == job
     assert kill(federation, "bern", "job")
     done = federation.rounds_done()
     until(
         "the next job's rounds",
         lambda: federation.rounds_done() > done or coordinator.poll() is not None,
-        120,
+        every_s=0.02,
     )
     coordinator.kill()
     coordinator.wait()
@@ -61,7 +98,7 @@ def test_a_killed_job_process_and_a_killed_coordinator_cost_no_result(federation
     finished = federation.resume(out)
     assert finished.returncode == 0, finished.stderr
     history = check(out, federation)
-    assert len(history) >= 8
+    assert len(history) >= 16
     log = (federation.folder / "coordinator.log").read_text()
     assert "going on from the server's checkpoint" in log
 
@@ -74,7 +111,7 @@ def test_each_process_may_be_killed_in_the_middle(federation: Federation, tmp_pa
     before = federation.server_run()
     out = tmp_path / "RUN"
     coordinator = federation.begin_run(out, "--rounds", "20", "--round-timeout", "20")
-    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2, 600)
+    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2)
     assert kill(federation, party, which)
     if which == "watch":
         federation.processes[party].wait()
@@ -91,12 +128,12 @@ def test_a_site_that_hangs_is_left_out_and_may_come_back(federation: Federation,
     before = federation.server_run()
     out = tmp_path / "RUN"
     coordinator = federation.begin_run(out, "--rounds", "60", "--round-timeout", "4")
-    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2, 600)
+    until("a round", lambda: federation.server_run() != before and federation.rounds_done() >= 2)
     hung = federation.family("bern")["job"]
     for process in hung:
         process.suspend()
     reached = federation.rounds_done()
-    until("rounds without it", lambda: federation.rounds_done() >= reached + 2, 120)
+    until("rounds without it", lambda: federation.rounds_done() >= reached + 2)
     for process in hung:
         process.resume()
     assert coordinator.wait(900) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]

@@ -1,6 +1,7 @@
 """An inspection over a server and three sites as processes: a unit mix-up that nobody may look at."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,15 +10,15 @@ import tomli_w
 from real_sites import SCHEMA, SITES, Federation
 
 from fedsynth.cli.main import main
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.inspection.unlabelled import without_label
 from fedsynth.privacy.ledger import Ledger
 
 onnx = pytest.importorskip("onnx", reason="ONNX files are made by onnx")
 pytest.importorskip("onnxruntime", reason="ONNX files are run by onnxruntime (extra inspect)")
 pytestmark = pytest.mark.recipe
-WIDTH = TableEncoding(without_label(Schema.from_dict(SCHEMA))).width
+WIDTH = Table(without_label(Schema.from_dict(SCHEMA))).width
 
 
 def patients_with_a_bug(number: int) -> pd.DataFrame:
@@ -41,7 +42,7 @@ def classifier(path):
     """ill if the encoded body mass index is high."""
     helper, numbers = onnx.helper, onnx.TensorProto.FLOAT
     frame = pd.DataFrame({"age": [50, 50], "bmi": [20.0, 35.0]})
-    low, high = TableEncoding(without_label(Schema.from_dict(SCHEMA))).encode(frame)[0].numpy()
+    low, high = Table(without_label(Schema.from_dict(SCHEMA))).encode(frame)[0].numpy()
     toward = (high - low) / np.square(high - low).sum()
     weights = np.stack([-toward, toward], 1).astype(np.float32)
     bias = np.array([1.0, -1.0], dtype=np.float32) * float((low + high) @ toward / 2)
@@ -85,7 +86,7 @@ def configuration(folder, **changes):
             "recipe": "dpd_fvae", "epsilon": 30.0, "delta": 1e-2, "rounds": 2,
             "arguments": {"hidden": [16], "latent": 2, "epochs": 1},
         },
-        "test": {"models": 2},
+        "test": {"models": 4},
         "show": {"examples": 200},
         **changes,
     }  # fmt: skip
@@ -105,7 +106,7 @@ def finished(hospitals, tmp_path_factory):
     folder = tmp_path_factory.mktemp("look")
     out = folder / "OUT"
     words = ["inspect", "--federation", hospitals.kits, "--config", configuration(folder), "--out", out]
-    assert command(*words, "--minimum-sites", 3, "--round-timeout", 60) == 0
+    assert command(*words, "--minimum-sites", 3, "--round-timeout", 600) == 0
     return out
 
 
@@ -170,7 +171,7 @@ def test_posts_that_stay_at_their_sites_are_inspected_too(hospitals, tmp_path, c
     path, out = tmp_path / "look.toml", tmp_path / "OUT"
     path.write_text(tomli_w.dumps(keys))
     words = ["inspect", "--federation", hospitals.kits, "--config", path, "--out", out, "--json"]
-    assert command(*words, "--minimum-sites", 3, "--round-timeout", 60) == 0
+    assert command(*words, "--minimum-sites", 3, "--round-timeout", 600) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["privacy"]["private"] and told["privacy"]["epsilon"] <= 30
     assert "Unknown words by position" in (out / "inspection.html").read_text()
@@ -183,6 +184,7 @@ def test_sites_that_forbid_it_are_named_with_the_reason(hospitals, tmp_path, cap
     for name in SITES:
         hospitals.site_file(name, inspect=name == "ada")
     words = ["--federation", hospitals.kits, "--config", configuration(tmp_path), "--out", tmp_path / "OUT"]
-    assert command("inspect", *words, "--minimum-sites", 2, "--round-timeout", 60) != 0
+    assert command("inspect", *words, "--minimum-sites", 2, "--round-timeout", 600) != 0
     told = capsys.readouterr().err
-    assert "bern refuses: inspections are not allowed here" in told and "inspect = true" in told
+    # shown when it arrives, or at the end if the server ended first
+    assert re.search("bern:? refuses: inspections are not allowed here", told) and "inspect = true" in told

@@ -1,13 +1,10 @@
 """Few sites with many patients, over real processes: nobody sees an update, each row is protected from the server."""
 
 import json
-import os
-import subprocess
 
 import pandas as pd
 import pytest
-import tomli_w
-from real_sites import COMMAND, SITES, Federation
+from real_sites import SITES, Federation, command
 
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.transport import keys
@@ -21,10 +18,10 @@ def finished(federation: Federation, tmp_path_factory):
     """Three steps of DP-SGD over three sites, masked, with the operating system's noise."""
     folder = tmp_path_factory.mktemp("masked")
     keys.create(folder / "keys", sites=SITES)
-    before = {name: (federation.folder / name / "site.toml").read_text() for name in SITES}
+    settings = {}
     for name in SITES:
-        settings = {
-            "data": {"file": "rows.csv", "schema": str(federation.schema)},
+        settings[name] = {
+            "data": {"file": "rows-only.csv", "schema": str(federation.schema)},
             "budget": {"epsilon": 9.0, "delta": 1e-3, "unit": "record"},
             "policy": {"recipes": ["site_vae"], "transports": ["secagg"], "minimum_cohort": 3},
             "keys": {"folder": str(folder / "keys" / name)},
@@ -32,22 +29,12 @@ def finished(federation: Federation, tmp_path_factory):
         }
         frame = pd.read_csv(federation.folder / name / "rows.csv").drop(columns="patient")
         frame.to_csv(federation.folder / name / "rows-only.csv", index=False)
-        settings["data"]["file"] = "rows-only.csv"
-        (federation.folder / name / "site.toml").write_text(tomli_w.dumps(settings))
     out = folder / "RUN"
     words = ["run", "--federation", federation.kits, "--schema", federation.schema, "--recipe", "site_vae"]
     small = ["--set", "hidden=8", "--set", "latent=2", "--set", "records=360", "--set", "batch_size=60"]
     budget = ["--epsilon", "8", "--delta", "1e-3", "--rounds", "3", "--minimum-sites", "3", "--rows", "50"]
-    done = subprocess.run(
-        [*COMMAND, *map(str, [*words, *small, *budget, "--out", out])],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    yield out, done
-    for name, text in before.items():
-        (federation.folder / name / "site.toml").write_text(text)
+    with federation.with_site_files(settings):
+        yield out, command(*map(str, [*words, *small, *budget, "--out", out]))
 
 
 def test_the_statement_is_about_rows_and_trusts_no_server(finished):

@@ -138,8 +138,9 @@ def test_a_site_refuses_with_a_reason_and_too_few_stop_with_a_sentence(federatio
         federation.site_file("bern")
         federation.site_file("cern")
     assert done.returncode == 2
-    assert "bern: refuses: recipe='dpd_fvae': not allowed here; allowed: fvae" in done.stderr
-    assert "cern: refuses:" in done.stderr and "epsilon" in done.stderr
+    bern, cern = "refuses: recipe='dpd_fvae': not allowed here; allowed: fvae", r"cern:? refuses: .*epsilon"
+    assert done.stderr.count(bern) == 1 and len(re.findall(cern, done.stderr)) == 1, "each reason once"
+    assert "--resume" not in done.stderr  # nothing to wait for: somebody has to change something
     assert "at least 2 must" in done.stderr.splitlines()[-1]
     assert done.stderr.splitlines()[-1].startswith("fedsynth: ")
     assert not (tmp_path / "RUN" / "generator.safetensors").exists()
@@ -171,7 +172,7 @@ def test_a_foreign_kit_is_refused_by_site_and_server(federation: Federation, tmp
     context.load_cert_chain(foreign / "startup" / "client.crt", foreign / "startup" / "client.key")
     try:
         with (
-            socket.create_connection(("127.0.0.1", federation.port), timeout=10) as plain,
+            socket.create_connection(("127.0.0.1", federation.port), timeout=600) as plain,
             context.wrap_socket(plain) as secured,
         ):
             secured.sendall(b"GET / HTTP/1.0\r\n\r\n")

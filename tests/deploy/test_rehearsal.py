@@ -1,12 +1,20 @@
 """How a rehearsal deals its rows: every row to one site, and what cannot be dealt is said before anything starts."""
 
+import json
+import tomllib
+
 import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedsynth.deploy.rehearsal import deal, plain_names
+from fedsynth.data.linked import LinkedSchema, link
+from fedsynth.data.linked_tables import Linked
+from fedsynth.data.schema import Schema
+from fedsynth.deploy.rehearsal import deal, deal_persons, plain_names, write_site
 from fedsynth.errors import BadInput
+from fedsynth.research.hospital_records import records
+from fedsynth.research.hospital_records import schema as hospital_schema
 
 
 def test_sites_named_alike_keep_their_rows_apart():
@@ -37,3 +45,20 @@ def test_more_sites_than_clients_are_refused():
     frame = pd.DataFrame({"who": [1, 1, 2], "x": [1, 2, 3]})
     with pytest.raises(BadInput, match="no rows are left for c;"):
         deal(frame, None, "who", ["a", "b", "c"])
+
+
+def test_persons_of_linked_tables_are_dealt_with_all_their_rows(tmp_path):
+    schema, tables = LinkedSchema.from_dict(hospital_schema()["tables"]), records(7, seed=1)
+    dealt = deal_persons(schema, tables, ["a", "b"])
+    assert {site: len(of["person"]) for site, of in dealt.items()} == {"a": 4, "b": 3}
+    for of in dealt.values():
+        link(schema, of)  # no row without a parent
+    for name, frame in tables.items():
+        assert sum(len(of[name]) for of in dealt.values()) == len(frame)
+    with pytest.raises(BadInput, match="no persons are left for h; name fewer --sites"):
+        deal_persons(schema, tables, list("abcdefgh"))
+    (tmp_path / "schema.json").write_text(json.dumps(hospital_schema()))
+    write_site(tmp_path / "a", dealt["a"], tmp_path / "schema.json", None, {"unit": "client"})
+    again = Linked(Schema.load(tmp_path / "schema.json")).read(tmp_path / "a" / "rows")
+    assert {name: len(frame) for name, frame in again.items()} == {k: len(v) for k, v in dealt["a"].items()}
+    assert tomllib.loads((tmp_path / "a" / "site.toml").read_text())["data"]["file"] == "rows"

@@ -9,7 +9,8 @@ from three_sites import make_sites, queue_of, terms_for
 
 from fedsynth.deploy.link.messages import Refuse, Result, Work, read, write
 from fedsynth.deploy.link.order import check_messages, once_for_all
-from fedsynth.deploy.link.remote import Patience, Remote, Superseded, TooFewSites
+from fedsynth.deploy.link.patience import Patience, Superseded, TooFewSites
+from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.link.roster import Member, Roster
 from fedsynth.deploy.participation import compose
 from fedsynth.federation.loop import gather, learn_balance, run
@@ -135,8 +136,29 @@ def test_too_few_that_accept_are_named_with_their_reasons(setting):
     channel.spoil = lambda site, message, answer: (
         write(Refuse("run", read(answer).answers, "policy", "no, never")) if site == "bern" else answer
     )
-    with pytest.raises(TooFewSites, match="bern refuses: no, never"):
+    with pytest.raises(TooFewSites, match="continue with --resume; bern refuses: no, never") as told:
         remote.invite(terms)
+    assert told.value.resumable  # when ada comes back, there are enough
+
+
+def test_where_too_many_refuse_for_good_nobody_is_told_to_resume(setting):
+    channel, remote, terms, _, _ = setting
+    channel.spoil = lambda site, message, answer: (
+        write(Refuse("run", read(answer).answers, "policy", "no, never")) if site != "cern" else answer
+    )
+    with pytest.raises(TooFewSites, match="let them change their site.toml, and begin a new run") as told:
+        remote.invite(terms)
+    assert not told.value.resumable and "--resume" not in str(told.value)
+
+
+def test_it_is_said_who_is_waited_for_long_before_they_are_given_up(setting):
+    channel, remote, terms, algorithm, news = setting
+    remote.patience = Patience(10.0, 4.0, 0.0, slow_s=3.0)
+    state = begun(remote, terms, algorithm)
+    channel.silent = {"bern"}
+    trained(remote, algorithm, state, 1)
+    said = [what for site, _, what in news if site == "bern"]
+    assert said == ["has not answered for 3 s; it is left out after 10 s", "silent for 10 s"]
 
 
 def test_a_site_that_refuses_the_plan_is_named_so_that_the_run_can_be_calibrated_without_it(setting):
@@ -168,7 +190,7 @@ def test_a_refused_round_goes_on_without_the_site_and_it_is_asked_again(setting)
 
     channel.spoil = full
     assert [line.dropped for line in trained(remote, algorithm, state)] == [0, 4, 0, 0]
-    assert channel.time == 0 and remote.refusals["cern"] == "the disk is full"
+    assert channel.time == 0 and remote.refusals["cern"].reason == "the disk is full"
 
 
 def spoilt(change):

@@ -97,7 +97,7 @@ def pool():
 
 def spread(pool, kind, seeds, trust):
     """The same over all cores."""
-    pieces = [seeds[start : start + 25] for start in range(0, len(seeds), 25)]
+    pieces = [seeds[start : start + 10] for start in range(0, len(seeds), 10)]
     return sum(pool.map(schedules, repeat(kind), pieces, repeat(trust)), Counter())
 
 

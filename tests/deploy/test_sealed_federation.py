@@ -128,7 +128,7 @@ class World:
         algorithm, rng = compose(begin.terms, schema, self.secret), Rng(3)
         frame = pd.concat([rows_of(name) for name in NAMES], ignore_index=True)
         owner = pd.factorize(frame["patient"])[0].astype(np.int64)
-        raw = RawClients(owner, owner.max() + 1, (), frame=frame.drop(columns="patient"))
+        raw = RawClients(owner, owner.max() + 1, (), data=frame.drop(columns="patient"))
         link = InProcess(encode_clients(raw, schema), rng)
         state = learn_balance(algorithm, link, algorithm.init(rng.at("init")), rng, lambda *_: None)
         return run(algorithm, link, state, rng, lambda *_: None, lambda *_: None, 3)

@@ -52,7 +52,8 @@ class Seen:
     """All that a run gives to the coordinator and to its sites, and when."""
 
     def __init__(self, place, number):
-        self.out, self.told, self.paid_when_waiting = place / f"run{number}", [], []
+        self.out, self.told, self.paid_when_waiting = place / f"server{number}" / "run", [], []
+        self.out.parent.mkdir()  # a server of its own: it knows no earlier ledgers of these sites
         files = {name: site_file(place / f"{name}{number}", 7, seed=None) for name in SITES}
         self.channel = Timed({name: SiteFile.load(path).site().handle for name, path in files.items()})
         pace = partial(Pace, now=self.channel.now, sleep=self.sleep)

@@ -6,7 +6,8 @@ from three_sites import make_sites, terms_for
 
 from fedsynth.deploy.link.codec import fingerprint
 from fedsynth.deploy.link.messages import Refuse, Work, write
-from fedsynth.deploy.link.remote import Patience, Remote
+from fedsynth.deploy.link.patience import Patience
+from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
 from fedsynth.federation.algorithm import secret_draw
 from fedsynth.federation.loop import run

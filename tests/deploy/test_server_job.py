@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 
 from fedsynth.cli.sample import write_sample
 from fedsynth.deploy.job import JobEnded, Regroup
-from fedsynth.deploy.link.remote import TooFewSites
+from fedsynth.deploy.link.ledger_heads import LedgerHeads
+from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import Incompatible
@@ -111,6 +112,7 @@ def test_a_job_that_ends_anywhere_is_continued_to_the_same_result(world, tmp_pat
     messages = 10**9 - channel.left
     for name in SITES:  # as if nothing had happened
         shutil.rmtree(tmp_path / name / "state")
+    (tmp_path / "runs" / "ledgers.json").unlink()
     ended = 0
     for left in range(2, messages + 30, 3):
         try:
@@ -137,7 +139,7 @@ def test_with_system_noise_the_statement_is_private_and_says_what_the_server_kno
     world.conduct(world.channel(world.files(seed=None)), seed=None, rounds=2)
     told = json.loads((world.run / "privacy.json").read_text())
     assert told["private"] and told["epsilon"] <= 8
-    assert any("told to the server" in caveat for caveat in told["caveats"])
+    assert any("The server knows how many clients each site has" in caveat for caveat in told["caveats"])
     assert {path.name for path in ServerJob().results(world.run)} == {
         "recipe.toml", "schema.json", "ledger.jsonl", "ledger.jsonl.head", "history.jsonl", "privacy.json",
         "generator.safetensors",
@@ -252,3 +254,36 @@ def test_one_client_may_be_a_whole_site(world):
 def test_pooled_recipes_are_refused(world):
     with pytest.raises(Incompatible, match="needs all rows in one place"):
         world.conduct(world.channel(world.files()), recipe="central_vae", arguments={})
+
+
+def test_a_site_whose_ledger_is_older_than_what_it_showed_is_refused_and_told_why(world, tmp_path):
+    files, state = world.files(seed=None), tmp_path / "ada" / "state"
+    world.conduct(world.channel(files), seed=None, rounds=1)
+    shutil.copytree(state, tmp_path / "backup")
+    world.conduct(world.channel(files), run=tmp_path / "runs" / "r2", seed=None, rounds=1)
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "backup", state)  # restored: what the second run cost is not in it
+    world.news.clear()
+    world.conduct(world.channel(files), run=tmp_path / "runs" / "r3", seed=None, rounds=1)
+    told = [one["sites"]["ada"] for one in world.news if "ada" in one.get("sites", {})]
+    assert any("its ledger is shorter than the" in what and "restored" in what for what in told)
+    assert LedgerHeads(tmp_path / "runs" / "ledgers.json").forget("ada")
+    world.news.clear()
+    world.conduct(world.channel(files), run=tmp_path / "runs" / "r4", seed=None, rounds=1)
+    assert any(one.get("sites", {}).get("ada") == "takes part" for one in world.news)
+
+
+def test_a_clone_that_spent_on_a_ledger_of_its_own_is_refused_and_told_why(world, tmp_path):
+    files, state = world.files(seed=None), tmp_path / "ada" / "state"
+    world.conduct(world.channel(files), seed=None, rounds=1)
+    shutil.rmtree(state)
+    site = SiteFile.load(files["ada"]).site()
+    for number in range(50):
+        site.ledger.append(GaussianDpEvent(100.0), what=f"elsewhere {number}")
+    world.news.clear()
+    world.conduct(world.channel(files), run=tmp_path / "runs" / "r2", seed=None, rounds=1)
+    told = [one["sites"]["ada"] for one in world.news if "ada" in one.get("sites", {})]
+    assert told[-1].startswith("is refused: its ledger is not the one of which it showed")
+    assert any(line["what"] == "told by the server" for line in site.audit.lines())
+    ours = [line for line in site.ledger.lines() if not line.what.startswith("elsewhere")]
+    assert ours == [], "nothing was spent at the clone"

@@ -26,6 +26,7 @@ from fedsynth.deploy.link.messages import (
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.errors import BadInput
 from fedsynth.federation.schedule import Rotation
 from fedsynth.privacy.banded import BandedGaussian
 from fedsynth.privacy.budget import Budget
@@ -134,19 +135,52 @@ def test_no_more_is_spent_than_was_agreed_whatever_the_server_asks(make, terms):
     assert site.ledger.epsilon(1e-5) <= 4.0 + 1e-6
 
 
-def test_two_runs_that_fit_alone_cannot_both_spend_the_budget(make, terms):
+@pytest.fixture
+def two_runs(make, terms):
+    """A site whose budget is enough for one of two runs, the first of them begun; and the start of the second."""
     cheap = replace(terms, values={**VALUES, "rate": 1.0}, epsilon=4.0)
     site = make(replace(POLICY, budget=Budget(4.5, 1e-5)), seed=None)
     _, state = started(site, cheap)
-    begin = Begin("other", 1, cheap, 3, 3, {"encoder": state.parts["encoder"]})
-    assert isinstance(told(site, begin), Done), "nothing is spent yet, so both are let in"
-    works = [
-        replace(work_of(state, version=version), run=run) for version in range(3) for run in ("run", "other")
-    ]
-    answers = [told(site, work) for work in works]
-    refused = [one for one in answers if isinstance(one, Refuse)]
-    assert isinstance(answers[0], Result) and refused and refused[0].code == "budget"
-    assert "over the budget of 4.5" in refused[0].reason and site.ledger.epsilon(1e-5) <= 4.5
+    return site, state, Begin("other", 1, cheap, 3, 3, {"encoder": state.parts["encoder"]})
+
+
+def test_the_budget_that_a_run_was_promised_is_not_promised_to_another(two_runs):
+    site, state, begin = two_runs
+    refused = told(site, begin)
+    assert (refused.code, refused.final) == ("budget", True) and not site.ledger.lines()
+    assert (
+        "over the budget of 4.5" in refused.reason and "reserved for run until that is over" in refused.reason
+    )
+    answers = [told(site, work_of(state, version=version)) for version in range(3)]
+    assert all(isinstance(one, Result) for one in answers), "the promise is kept"
+    assert site.ledger.epsilon(1e-5) <= 4.5
+
+
+def test_what_a_run_did_not_use_is_free_for_others_when_it_is_over(two_runs):
+    site, _, begin = two_runs
+    assert isinstance(told(site, Settle("run", 1, 0, 0, (), over=True)), Done)
+    assert not site.ledger.lines() and site.reserved.names() == []
+    assert isinstance(told(site, begin), Done)
+
+
+def test_the_rest_of_a_plan_that_stops_early_can_always_be_charged(two_runs):
+    site, state, begin = two_runs
+    told(site, work_of(state))
+    told(site, begin)
+    told(site, Settle("run", 1, 1, 1, (), over=True))
+    assert [line.count for line in site.ledger.lines() if "not run" in line.what] == [2]
+    assert not any("not charged" in line["what"] for line in site.audit.lines())
+
+
+def test_a_run_that_its_server_gave_up_is_ended_by_the_site(two_runs, make):
+    site, state, begin = two_runs
+    told(site, work_of(state))
+    assert site.open_runs() == ["run"]
+    site.end("run")
+    assert site.open_runs() == [] == site.reserved.names()
+    assert sum(line.count for line in site.ledger.lines() if line.run == "run") == 3
+    with pytest.raises(BadInput, match="run run: this site is in no run of that name"):
+        site.end("run")
 
 
 def test_the_same_work_is_answered_with_the_same_bytes_and_paid_once(make, terms):

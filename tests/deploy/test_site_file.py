@@ -71,7 +71,7 @@ def test_posts_are_read_with_their_owners_and_cut_as_the_schema_says(write, tmp_
     policy = {**GOOD["policy"], "recipes": ["dp_fedavg_lm"], "inspect": True}
     holding = SiteFile.load(write({**GOOD, "data": data, "policy": policy})).holding()
     assert holding.names == ("ann", "bob") and holding.clients.sizes.tolist() == [3, 2]
-    assert holding.raw.texts == ("a b", "a", "b .", "a", "zebra")
+    assert holding.raw.data == ("a b", "a", "b .", "a", "zebra")
     del data["client_column"]
     alone = SiteFile.load(write({**GOOD, "data": data, "policy": policy}))
     assert alone.holding().clients.sizes.tolist() == [5]

@@ -25,7 +25,8 @@ from toy_federation import (
 
 from fedsynth.deploy.link.buffered import Buffered
 from fedsynth.deploy.link.messages import Refuse, Result, Terms, read
-from fedsynth.deploy.link.remote import Patience, Remote, TooFewSites
+from fedsynth.deploy.link.patience import Patience, TooFewSites
+from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose as compose_recipe
 from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.errors import BudgetExhausted

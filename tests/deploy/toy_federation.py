@@ -15,7 +15,8 @@ import torch
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.messages import Refuse, Result, Terms, read
-from fedsynth.deploy.link.remote import Patience, Remote, TooFewSites
+from fedsynth.deploy.link.patience import Patience, TooFewSites
+from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose as compose_recipe
 from fedsynth.deploy.site.site import Holding, Policy, Site
 from fedsynth.federation.algorithm import Algorithm

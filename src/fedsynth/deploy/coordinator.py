@@ -18,21 +18,28 @@ from fedsynth.data.atomic import write_file
 from fedsynth.data.configuration import build, check, keys_of, read_file
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.nvflare.kits import Kit, Unreachable
-from fedsynth.deploy.nvflare.session import Line, LineLost
+from fedsynth.deploy.nvflare.session import ENDED, WAITS, Line, LineLost
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.federation.loop import Round
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Watch
 
-_POLL_S = 0.3
+_POLL_S, _QUIET_POLL_S = 0.3, 1.0
 _LOOK_S = 5.0  # between two looks at who is connected
 _REGROUPS = 5  # times that a job is begun anew for the same site
+_SILENT_S = 30.0  # without anything new, until a line says why
 _TRIES = 5  # jobs in a row that may end without a finished round
 
 
 class Lost(Exception):
     """The job is gone though the run is not finished; why, for people."""
+
+
+class Stopped(FedsynthError):
+    """The run stands still and can be gone on with."""
+
+    resumable = True
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,27 @@ class Assignment:
 
 
 @dataclass
+class _Silence:
+    """Says now and then what is waited for, while nothing moves."""
+
+    say: Callable[[str], None]
+    _since: float = field(default_factory=time.monotonic, init=False)
+    _said: float = field(default=0.0, init=False)
+
+    def note(self, moved: bool) -> None:
+        """Begin anew when something moved."""
+        if moved:
+            self._since = self._said = time.monotonic()
+
+    def passes(self, why: str) -> None:
+        """Say how long nothing has moved, and why, if it is long and was not said lately."""
+        now = time.monotonic()
+        if now - max(self._since, self._said) > _SILENT_S:
+            self._said = now
+            self.say(f"nothing has moved for {now - self._since:.0f} s: {why}")
+
+
+@dataclass
 class Coordinator:
     """Brings one assignment to its end."""
 
@@ -115,20 +143,27 @@ class Coordinator:
     _version: int = field(default=0, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _regrouped: dict[str, int] = field(default_factory=dict, init=False)
+    _answered: bool = field(default=False, init=False)  # whether the job answered since the line was lost
 
     def run(self) -> Folder:
         """Submit the run as often as it takes, and fetch the result."""
-        failures, version = 0, -1
+        failures, version, silences = 0, -1, 0
         while True:
             try:
                 with self._line() as line:
                     self._attend(line)
                 return Folder(self.out)
-            except (Lost, LineLost) as reason:
+            except LineLost as reason:  # the job may well be alive: look for it before another is submitted
+                silences = 0 if self._answered else silences + 1
+                self._answered = False
+                if silences >= _TRIES:
+                    raise Stopped(f"{reason}, {silences} times in a row; {self.advice}") from None
+                self.say(f"{reason}; asking again")
+            except Lost as reason:
                 failures = 0 if self._version > version else failures + 1
                 version = self._version
                 if failures >= _TRIES:
-                    raise FedsynthError(
+                    raise Stopped(
                         f"the run was lost {failures} times in a row without a finished round ({reason}); look at "
                         f"the server's console.log and {self.advice}"
                     ) from None
@@ -138,7 +173,7 @@ class Coordinator:
     def cancel(self) -> None:
         """Stop the job on the server; its run can be resumed."""
         with self._line() as line:
-            if self.assignment.job and line.running(self.assignment.job):
+            if self.assignment.job and line.stage(self.assignment.job) != ENDED:
                 line.abort(self.assignment.job)
 
     def _line(self) -> Line:
@@ -147,39 +182,65 @@ class Coordinator:
         while True:
             try:
                 return Line(self.kit)
-            except (Unreachable, LineLost):
+            except (Unreachable, LineLost) as error:
                 if time.monotonic() > deadline:
-                    raise
+                    raise Stopped(f"{error}; {self.advice}") from None
                 time.sleep(1.0)
 
     def _attend(self, line: Line) -> None:
         """One job from its beginning (or wherever it is) to its end."""
-        if not (self.assignment.job and line.running(self.assignment.job)):
-            self._gather(line)
-            self._change(job=line.submit(self.assignment.for_server))
-        job, shown, looked, recalled = self.assignment.job, 0, time.monotonic(), False
+        job = self._job(line)
+        shown, looked, recalled, silence = 0, time.monotonic(), False, _Silence(self.say)
         while True:
             news = line.news(job, shown)
             if news is None:
-                if not line.running(job):
+                stage = line.stage(job)
+                if stage == ENDED:
                     raise Lost("the job ended before the run did (a site's or the server's process died)")
+                if stage == WAITS and time.monotonic() - looked > self.patience.server_s:
+                    line.abort(job)
+                    raise Lost(f"the server did not begin the job within {self.patience.server_s:g} s")
+                silence.passes("the server has not begun the job yet, or is too busy to answer")
                 time.sleep(_POLL_S)
                 continue
+            self._answered = True
+            if news["state"] == "failed":
+                line.done(job)
+                self._fail(news)
+            silence.note(bool(news["history"]))
             shown += len(news["history"])
             self._show(news)
             if news["state"] == "finished" and not news["history"]:
                 self._fetch(line, job, news["files"])
                 return
-            if news["state"] == "failed":
-                line.done(job)
-                raise FedsynthError(news["error"])
             if news["state"] == "regrouping":
                 self._await_end(line, job)
                 raise Lost("the job is begun anew, for a site that came back or for its memory")
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
                 recalled = recalled or self._take_back(line, job, news)
-            time.sleep(_POLL_S)
+                silence.passes("waiting for the sites' answers")
+            time.sleep(
+                _POLL_S if news["history"] else _QUIET_POLL_S
+            )  # each question is a line in the server's log
+
+    def _job(self, line: Line) -> str:
+        """The job that works on this run; a new one only if there is none."""
+        job = self.assignment.job
+        if not job or line.stage(job) == ENDED:
+            job = line.job_of(self.assignment.run) or ""
+            if not job:
+                self._gather(line)
+                job = line.submit(self.assignment.for_server)
+            self._change(job=job)
+        return job
+
+    def _fail(self, news: Mapping[str, Any]) -> None:
+        """End with the server's sentence, without the reasons that were shown already."""
+        sentence = str(news["error"])
+        for site, what in self._told.items():
+            sentence = sentence.replace(f"; {site} {what}", "")
+        raise (Stopped if news.get("resumable") else FedsynthError)(sentence)
 
     def _take_back(self, line: Line, job: str, news: Mapping[str, Any]) -> bool:
         """Have the job begin anew after this round if a site is connected that does not work on it; whether it will."""
@@ -202,7 +263,7 @@ class Coordinator:
             if not missing or (time.monotonic() > deadline and len(here) >= self.assignment.minimum_sites):
                 break
             if time.monotonic() > deadline:
-                raise FedsynthError(
+                raise Stopped(
                     f"{len(here)} sites are connected ({', '.join(here) or 'none'}), at least "
                     f"{self.assignment.minimum_sites} must be; start {', '.join(missing)} and {self.advice}"
                 )
@@ -216,7 +277,7 @@ class Coordinator:
     def _await_end(self, line: Line, job: str) -> None:
         line.done(job)
         deadline = time.monotonic() + 60.0
-        while line.running(job) and time.monotonic() < deadline:
+        while line.stage(job) != ENDED and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def _show(self, news: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import unicodedata
+from collections.abc import Mapping
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,30 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
+from fedsynth.data.linked import LinkedSchema, link
+from fedsynth.data.linked_tables import Linked
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import write_table
+from fedsynth.data.table_files import read_table, write_table
 from fedsynth.errors import BadInput
 from fedsynth.privacy.chain import head_path
 from fedsynth.recipes.registry import all_recipes
 from fedsynth.synthesis.folder import beside
 from fedsynth.synthesis.payer import ledger_of
+
+Rows = Any  # a table, or linked tables by name
+
+
+def dealt_rows(
+    data: Path, schema: Schema, site_column: str | None, client_column: str | None, sites: list[str]
+) -> dict[str, Rows]:
+    """Read a table or linked ones and deal them to sites."""
+    if not schema.tables:
+        return deal(read_table(data, schema), site_column, client_column, sites)
+    for flag, column in (("--site-column", site_column), ("--client-column", client_column)):
+        if column is not None:
+            raise BadInput(f"{flag} {column}: persons of linked tables are dealt in turn; leave it out")
+    linked = Linked(schema)
+    return deal_persons(linked.tables, linked.read(data), sites)
 
 
 def deal(
@@ -48,6 +66,24 @@ def deal(
     return {name: part.reset_index(drop=True) for name, part in dealt.items()}
 
 
+def deal_persons(
+    schema: LinkedSchema, tables: Mapping[str, pd.DataFrame], sites: list[str]
+) -> dict[str, dict[str, pd.DataFrame]]:
+    """Deal linked tables to sites: persons in turn, each with all rows that belong to it."""
+    link(schema, tables)  # refuse rows without a person before any is dealt
+    turns = {schema.root.name: np.arange(len(tables[schema.root.name])) % len(sites)}
+    if len(turns[schema.root.name]) < len(sites):
+        raise BadInput(f"no persons are left for {sites[-1]}; name fewer --sites")
+    for table in schema.tables[1:]:
+        above = schema.table(str(table.parent))
+        rows = pd.Index(tables[above.name][above.id]).get_indexer(tables[table.name][table.key])
+        turns[table.name] = turns[above.name][rows]
+    return {
+        site: {name: tables[name][of == turn].reset_index(drop=True) for name, of in turns.items()}
+        for turn, site in enumerate(sites)
+    }
+
+
 def plain_names(names: list[str]) -> list[str]:
     """Turn names into those that certificates take: lower-case letters, digits and hyphens, no two alike.
 
@@ -63,24 +99,30 @@ def plain_names(names: list[str]) -> list[str]:
     return chosen
 
 
-def count_clients(frames: dict[str, pd.DataFrame], client_column: str | None) -> int:
+def count_clients(frames: Mapping[str, Rows], client_column: str | None, schema: Schema) -> int:
     """Count the clients of all sites: a sealed sum must have room for them."""
+    if schema.tables:
+        return sum(len(tables[schema.tables[0].name]) for tables in frames.values())
     if client_column is None:
         return len(frames)
     return sum(frame[client_column].nunique() for frame in frames.values())
 
 
 def write_site(
-    folder: Path, frame: pd.DataFrame, schema: Path, client_column: str | None, budget: dict[str, Any]
+    folder: Path, rows: Rows, schema: Path, client_column: str | None, budget: dict[str, Any]
 ) -> None:
     """Write a site's rows, its schema and a site.toml that allows everything but pooled recipes."""
     agreed = Schema.load(schema)
-    write_table(frame, folder / "rows.parquet")
+    linked = isinstance(rows, dict)
+    if linked:
+        (folder / "rows").mkdir(parents=True)
+    for name, frame in rows.items() if linked else [("", rows)]:
+        write_table(frame, folder / (f"rows/{name}.parquet" if linked else "rows.parquet"))
     agreed.save(folder / "schema.json")
     if ledger_of(agreed, schema) is not None:  # paid for by these very rows: each site counts it
         for source, target in zip(_files(schema), _files(folder / "schema.json"), strict=True):
             shutil.copyfile(source, target)
-    data = {"file": "rows.parquet", "schema": "schema.json"}
+    data = {"file": "rows" if linked else "rows.parquet", "schema": "schema.json"}
     data |= {"client_column": client_column} if client_column else {}
     data |= {"label": agreed.label} if agreed.label else {}
     policy = {

@@ -79,4 +79,4 @@ def opened(folder: Folder, keys: Keys) -> Generator:
     average = cast(Homomorphic, algorithm.transport).open(algorithm.wire, generator.sealed)
     parts = {**generator.parts, **algorithm.parts_of(average)}
     released = {part: flat for part, flat in parts.items() if part in algorithm.model.generative}
-    return Generator(schema, request.recipe, values, released, generator.balance)
+    return Generator(schema, request.recipe, values, released, generator.balance, algorithm.model)

@@ -22,6 +22,7 @@ from fedsynth.deploy.inspection.server_job import inspect, inspection_results
 from fedsynth.deploy.job import Regroup, Tell, earlier_ledger, one_job
 from fedsynth.deploy.link.buffered import Buffered
 from fedsynth.deploy.link.channel import Channel
+from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.link.masked import MaskedLink
 from fedsynth.deploy.link.messages import Terms
 from fedsynth.deploy.link.patience import Patience, TooFewSites
@@ -49,9 +50,8 @@ from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, check_claim
 from fedsynth.transport.agreement import Aborted
 
-_CAVEATS = (
-    "How many participants each site has was told to the server, and a site knows which of its own were drawn.",
-)
+LEDGERS = "ledgers.json"  # beside the runs: what each site's ledger showed
+_CAVEATS = ("The server knows how many clients each site has, and a site knows which of its own were drawn.",)
 _GROWTH = (
     150 * 2**20
 )  # bytes: the engine's memory grows a little with each message, so a long run takes several jobs
@@ -78,14 +78,15 @@ class ServerJob:
         """Bring the run to its end, from wherever it is."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with one_job(folder):
+            heads = LedgerHeads(folder.parent / LEDGERS)
             if assignment.get("inspection"):  # a list of runs, each for one question or model
-                inspect(assignment, channel, folder, tell)
+                inspect(assignment, channel, folder, tell, heads)
                 return
             place = Folder(folder)
             if place.finished:
                 complete(place)
             else:
-                _Run(assignment, channel, place, tell, regroup, self._pace).finish()
+                _Run(assignment, channel, place, tell, regroup, self._pace, heads).finish()
             tell(rounds=len(place.read_history()))
 
     def results(self, folder: Path) -> list[Path]:
@@ -109,6 +110,7 @@ class _Run:
     tell: Tell
     regroup: threading.Event
     make_pace: Callable[..., Pace]
+    heads: LedgerHeads
     schema: Schema = field(init=False)
     remote: Remote = field(init=False)
     link: Remote | Buffered | MaskedLink | SealedLink = field(init=False)
@@ -128,6 +130,7 @@ class _Run:
             patience=patience,
             tell=self._news,
             whisper=self._own_note,
+            heads=self.heads,
         )
         self.link = self.remote
 
@@ -182,7 +185,7 @@ class _Run:
             self._news("server", 0, f"{reason}; training ends with the model of round {state.version}")
         for note in [] if self._trained is None else self._trained.notes:
             self._news("server", 0, note)
-        seeded = rng.reproducible or self.remote.seeded
+        seeded = rng.reproducible or self.remote.roster.seeded
         generator, statement = release(
             prepared, Ledger(self.place.ledger), state, seeded=seeded, caveats=_CAVEATS
         )

@@ -21,8 +21,8 @@ from fedsynth.inspection.request import Inspection
 from fedsynth.privacy.ledger import Ledger
 
 _CAVEATS = (
-    "How many participants each site has was told to the server; a site knows which of its own were drawn, and which "
-    "of them meet a selection.",
+    "The server knows how many clients each site has; a site knows which of its own were drawn, and which of them "
+    "meet a selection.",
 )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from fedsynth.deploy.link.channel import Channel
-from fedsynth.deploy.link.messages import Terms
+from fedsynth.deploy.link.ledger_heads import LedgerHeads
+from fedsynth.deploy.link.messages import Settle, Terms, write
 from fedsynth.deploy.link.patience import Patience
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.link.roster import Roster
@@ -56,6 +57,7 @@ class Call:
     tell: Callable[[str, int, str], None] = lambda site, version, what: None
     now: Callable[[], float] = time.monotonic
     make_pace: Callable[..., Pace] = Pace
+    heads: LedgerHeads = field(default_factory=LedgerHeads)
 
     @property
     def first_question(self) -> Question:
@@ -68,6 +70,12 @@ class Call:
         plan = Plan(self.name, self.inspection.selections, noise, self.source, self.first_question)
         return self.remote(plan).invite(self.terms(plan, 0, {}))
 
+    def release(self, roster: Roster) -> None:
+        """Tell the sites that the inspection is over, or calibrated anew: they need reserve nothing more for it."""
+        over = write(Settle(self.name, 0, 0, 0, (), True))
+        for site in roster.members:
+            self.channel.send(site, over)
+
     def say(self, words: str) -> None:
         """Tell whoever waits what the server does now."""
         self.tell("server", 0, words)
@@ -75,7 +83,7 @@ class Call:
     def remote(self, plan: Plan) -> Remote:
         """A link for the run of one step."""
         known = (self.minimum, self.patience, self.now, self.tell, self.content)
-        return Remote(self.channel, plan.run, *known, f"start the others again and {AGAIN}")
+        return Remote(self.channel, plan.run, *known, f"start the others again and {AGAIN}", heads=self.heads)
 
     def terms(self, plan: Plan, clients: int, values: dict[str, object]) -> Terms:
         """The terms that sites agree to."""

@@ -11,6 +11,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.inspection.over_sites import AtSites, Call, Declined
 from fedsynth.deploy.job import Tell, earlier_ledger
 from fedsynth.deploy.link.channel import Channel
+from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.link.patience import Patience
 from fedsynth.errors import FedsynthError
 from fedsynth.inspection.agenda import Agenda
@@ -28,11 +29,13 @@ from fedsynth.synthesis.training import check_claim
 LEDGER = "ledger.jsonl"
 
 
-def inspect(assignment: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
+def inspect(
+    assignment: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, heads: LedgerHeads
+) -> None:
     """Bring the inspection to its end; one that was interrupted after its first release is not gone on with."""
     if not (folder / FILE).is_file():
         folder.mkdir(exist_ok=True)
-        _conduct(assignment, channel, folder, tell)
+        _conduct(assignment, channel, folder, tell, heads)
 
 
 def inspection_results(folder: Path) -> list[Path]:
@@ -42,7 +45,9 @@ def inspection_results(folder: Path) -> list[Path]:
     return [path for path in named if path.exists()]
 
 
-def _conduct(assignment: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell) -> None:
+def _conduct(
+    assignment: Mapping[str, Any], channel: Channel, folder: Path, tell: Tell, heads: LedgerHeads
+) -> None:
     """The whole inspection, with its files in this folder."""
     last_news: dict[str, str] = {}
 
@@ -59,7 +64,7 @@ def _conduct(assignment: Mapping[str, Any], channel: Channel, folder: Path, tell
         )
     if not payer.ledger.lines():
         payer.begin_with(earlier_ledger(assignment, folder))
-    looked(call_of(assignment, channel, news), payer).save(folder)
+    looked(call_of(assignment, channel, news, heads), payer).save(folder)
 
 
 def looked(call: Call, payer: Payer) -> Seen:
@@ -70,14 +75,22 @@ def looked(call: Call, payer: Payer) -> Seen:
     while True:
         check_claim(inspection.request, inspection.schema, "client", roster.clients)
         agenda = Agenda.of(inspection, roster.clients, spent)
-        seeded = any(member.seeded for member in roster.members.values())
+        seeded = roster.seeded
         try:
             return agenda.look(AtSites(call, agenda, roster), rng, payer.pay, call.say, seeded=seeded)
         except Declined as declined:
             roster = roster.without(set(declined.sites))
+            continue
+        finally:
+            call.release(roster)
 
 
-def call_of(assignment: Mapping[str, Any], channel: Channel, tell: Callable[[str, int, str], None]) -> Call:
+def call_of(
+    assignment: Mapping[str, Any],
+    channel: Channel,
+    tell: Callable[[str, int, str], None],
+    heads: LedgerHeads | None = None,
+) -> Call:
     """How sites are called, from what the coordinator sent."""
     keys = assignment["inspection"]
     model = keys["model"]
@@ -94,4 +107,5 @@ def call_of(assignment: Mapping[str, Any], channel: Channel, tell: Callable[[str
         assignment["minimum_sites"],
         Patience(timeout_s=assignment["round_s"], resend_s=max(5.0, assignment["round_s"] / 4)),
         tell,
+        heads=heads or LedgerHeads(),
     )

@@ -32,6 +32,7 @@ _PREFIX = struct.Struct("<4sHIQ32s")
 _TYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name).newbyteorder("<") for name in ("float32", "float64", "int32", "int64", "uint8")
 }
+_NAMES = {kind: name for name, kind in _TYPES.items()}  # asking a type for its name is slow
 
 
 class BadMessage(BadInput):
@@ -54,11 +55,11 @@ def encode(envelope: Envelope) -> bytes:
     header = {
         "kind": envelope.kind,
         "fields": dict(envelope.fields),
-        "tensors": [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()],
+        "tensors": [[name, _NAMES[array.dtype], list(array.shape)] for name, array in arrays.items()],
         "blob": len(envelope.blob),
     }
     try:
-        written = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+        written = _WRITER.encode(header).encode()
     except (TypeError, ValueError) as error:
         raise BadMessage(
             f"{envelope.kind}: a field cannot be sent ({error}); expected finite JSON values"
@@ -115,7 +116,7 @@ def fingerprint_of(tensors: Mapping[str, Tensor]) -> str:
     pieces: list[bytes | str] = []
     for name in sorted(tensors):
         array = _plain(name, tensors[name])
-        pieces += [name, array.dtype.name, repr(array.shape), array.tobytes()]
+        pieces += [name, _NAMES[array.dtype], repr(array.shape), array.tobytes()]
     return fingerprint(*pieces)
 
 
@@ -127,10 +128,11 @@ def _hash(header: bytes | memoryview, body: bytes | memoryview) -> bytes:
 
 def _plain(name: str, value: Tensor) -> np.ndarray:
     array = value.detach().cpu().contiguous().numpy()
-    if array.dtype.name not in _TYPES:
+    kind = array.dtype.newbyteorder("<")
+    if kind not in _NAMES:
         raise BadMessage(f"tensor {name!r} is of {array.dtype}; expected one of {', '.join(_TYPES)}")
     _finite(name, array)
-    return np.asarray(array, dtype=_TYPES[array.dtype.name], order="C")
+    return np.asarray(array, dtype=kind, order="C")
 
 
 def _finite(name: str, array: np.ndarray) -> None:
@@ -140,7 +142,7 @@ def _finite(name: str, array: np.ndarray) -> None:
 
 def _header(written: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(written, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_number)
+        header = _READER.decode(written.decode())
     except (ValueError, RecursionError) as error:
         raise BadMessage(f"the header of a message cannot be read ({error})") from None
     expected = {"kind": str, "fields": dict, "tensors": list, "blob": int}
@@ -167,6 +169,10 @@ def _refuse(constant: str) -> float:
 
 def _number(written: str) -> float:
     return float(written) if math.isfinite(float(written)) else _refuse(written)
+
+
+_WRITER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_READER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_number)
 
 
 def _read(header: dict[str, Any], body: memoryview) -> Envelope:

@@ -8,6 +8,7 @@ The server speaks first and a site answers each message once:
     Settle  → Done       which results were used, where no work goes along
     Stage   → Staged     a step of the transport's own protocol, in bytes
     Status  → Report     alive?
+    Notice  → Report     something that people at the site should know
     any     → Refuse     and why
 
 `used` and `since` travel with every Work and Settle: results named in `used` are in the server's durable state, those
@@ -57,6 +58,7 @@ class Invite:
     kind: ClassVar[str] = "invite"
     run: str
     terms: Terms
+    known: int = 0  # lines of the site's ledger that it showed before, and has to have still
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,20 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """What people at the site should know; it goes into the site's own log."""
+
+    kind: ClassVar[str] = "notice"
+    run: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Accept:
     """The site would take part with so many clients; `session` is the last it obeyed in this run.
 
     `seeded` is true if the site's randomness can be repeated: the run is then a simulation and private for nobody.
+    `ledger` is how many lines its ledger has and the hash of the last, `proof` the hash of the last that was known.
     """
 
     kind: ClassVar[str] = "accept"
@@ -147,6 +159,8 @@ class Accept:
     clients: int
     session: int
     seeded: bool
+    ledger: str = field(default="", compare=False)
+    proof: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -157,6 +171,7 @@ class Done:
     run: str
     answers: str
     paid: int
+    ledger: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -173,6 +188,7 @@ class Result:
     version: int
     tensors: Tensors = field(default_factory=dict)
     blob: bytes = b""
+    ledger: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -200,7 +216,8 @@ class Report:
 class Refuse:
     """The site does not do it, and why; `final` if asking again in this run is of no use.
 
-    `code` tells a program which kind of refusal: message, policy, budget, turns, begin, session, stale, disk, error.
+    `code` tells a program which kind of refusal: message, policy, budget, ledger, turns, begin, session, stale, disk,
+    data, error.
     """
 
     kind: ClassVar[str] = "refuse"
@@ -211,24 +228,38 @@ class Refuse:
     final: bool = False
 
 
-Message = Invite | Begin | Work | Settle | Stage | Status | Accept | Done | Result | Staged | Report | Refuse
+Message = (
+    Invite
+    | Begin
+    | Work
+    | Settle
+    | Stage
+    | Status
+    | Notice
+    | Accept
+    | Done
+    | Result
+    | Staged
+    | Report
+    | Refuse
+)
 _KINDS: dict[str, type[Any]] = {
     message.kind: message
     for message in (
-        Invite, Begin, Work, Settle, Stage, Status, Accept, Done, Result, Staged, Report, Refuse,
+        Invite, Begin, Work, Settle, Stage, Status, Notice, Accept, Done, Result, Staged, Report, Refuse,
     )
 }  # fmt: skip
-_HINTS = {kind: get_type_hints(kind) for kind in (Terms, *_KINDS.values())}
+_TYPES: tuple[type[Any], ...] = (Terms, *_KINDS.values())
+_HINTS = {kind: get_type_hints(kind) for kind in _TYPES}
+_FIELDS = {kind: tuple(item.name for item in fields(kind)) for kind in _TYPES}
+_PLAIN = {
+    kind: [name for name in names if name not in ("tensors", "blob")] for kind, names in _FIELDS.items()
+}
 
 
 def write(message: Message) -> bytes:
     """The message as bytes."""
-    plain: dict[str, Any] = {}
-    for item in fields(message):
-        value = getattr(message, item.name)
-        if item.name in ("tensors", "blob"):
-            continue
-        plain[item.name] = _as_json(value)
+    plain = {name: _as_json(getattr(message, name)) for name in _PLAIN[type(message)]}
     tensors, blob = getattr(message, "tensors", {}), getattr(message, "blob", b"")
     return encode(Envelope(message.kind, plain, tensors, blob))
 
@@ -244,9 +275,8 @@ def read(payload: bytes, most: int = MOST_BYTES) -> Message:
     if kind is None:
         raise BadMessage(f"kind={envelope.kind[:40]!r}: no such message; expected {', '.join(_KINDS)}")
     values = _checked(kind, envelope.fields)
-    names = {item.name for item in fields(kind)}
     for name, content in (("tensors", envelope.tensors), ("blob", envelope.blob)):
-        if name in names:
+        if name in _FIELDS[kind]:
             values[name] = content
         elif content:
             raise BadMessage(f"{envelope.kind}: it carries no {name}")
@@ -254,8 +284,10 @@ def read(payload: bytes, most: int = MOST_BYTES) -> Message:
 
 
 def _as_json(value: Any) -> Any:
+    if type(value) in (str, int, float, bool):
+        return value
     if isinstance(value, Terms):
-        return {item.name: _as_json(getattr(value, item.name)) for item in fields(value)}
+        return {name: _as_json(getattr(value, name)) for name in _FIELDS[Terms]}
     if isinstance(value, Mapping):
         return {name: _as_json(entry) for name, entry in value.items()}
     return list(value) if isinstance(value, tuple) else value
@@ -264,7 +296,7 @@ def _as_json(value: Any) -> Any:
 def _checked(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a message or of its terms, each of the type that is declared."""
     hints = _HINTS[kind]
-    expected = [item.name for item in fields(kind) if item.name not in ("tensors", "blob")]
+    expected = _PLAIN[kind]
     odd = sorted((set(values) ^ set(expected)) - (set(expected) & _LATER))
     if odd:
         raise BadMessage(f"{kind.__name__}: {', '.join(odd)[:200]} is missing or not expected")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from fedsynth.deploy.link.codec import BadMessage, fingerprint, fingerprint_of
 from fedsynth.deploy.link.messages import Result, Work
 from fedsynth.deploy.site.state import public
-from fedsynth.federation.algorithm import Algorithm, Job
+from fedsynth.federation.algorithm import Algorithm, Home, Job
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.state import SEALED, ServerState
 
@@ -31,6 +32,12 @@ class Order:
     resend: float
     used: tuple[str, ...] = ()
     sent: int = 0
+    slow: float = math.inf  # when it is said that this takes long
+
+    @property
+    def due(self) -> float:
+        """When something has to be done about it next."""
+        return min(self.deadline, self.resend, self.slow)
 
     @property
     def key(self) -> str:
@@ -113,3 +120,8 @@ def check_messages(job: Job, messages: Tensor, clients: int) -> None:
             f"messages are {messages.dtype} {tuple(messages.shape)}; expected what {clients} clients send as "
             f"{job.wire.kind} of {job.wire.dim} numbers"
         )
+
+
+def remembers(algorithm: Algorithm | None) -> bool:
+    """Whether clients keep anything over rounds."""
+    return algorithm is not None and (bool(algorithm.keep) or Home.CLIENT in algorithm.homes.values())

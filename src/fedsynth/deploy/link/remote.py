@@ -14,24 +14,13 @@ from torch import Tensor
 
 from fedsynth.deploy.link.channel import Channel
 from fedsynth.deploy.link.codec import BadMessage, fingerprint
-from fedsynth.deploy.link.messages import (
-    Accept,
-    Begin,
-    Done,
-    Invite,
-    Message,
-    Refuse,
-    Result,
-    Settle,
-    Stage,
-    Staged,
-    Terms,
-    Work,
-    read,
-    write,
-)
-from fedsynth.deploy.link.order import Order, broadcast_of, nothing, opened, order_of
-from fedsynth.deploy.link.patience import Patience, Superseded, TooFewSites
+from fedsynth.deploy.link.ledger_heads import LedgerHeads
+
+from fedsynth.deploy.link.messages import (  # isort: skip
+    Accept, Begin, Done, Invite, Message, Notice, Refuse, Result, Settle, Stage, Staged, Terms, Work, read, write,
+)  # fmt: skip
+from fedsynth.deploy.link.order import Order, broadcast_of, nothing, opened, order_of, remembers
+from fedsynth.deploy.link.patience import Patience, Superseded, too_few
 from fedsynth.deploy.link.roster import Member, Roster
 from fedsynth.federation.algorithm import Algorithm, Home, Job, secret_draw
 from fedsynth.federation.link import Arrival
@@ -54,8 +43,9 @@ class Remote:
     advice: str = "start the others again and continue with --resume"  # where too few sites take part
     # hears instead of `tell` what would show that a site was drawn, where nobody but the server may know it
     whisper: Callable[[str, int, str], None] = lambda site, version, what: None
+    heads: LedgerHeads = field(default_factory=LedgerHeads)  # of the sites' ledgers
     roster: Roster = field(default_factory=Roster, init=False)
-    refusals: dict[str, str] = field(default_factory=dict, init=False)  # the last reason, by site
+    refusals: dict[str, Refuse] = field(default_factory=dict, init=False)  # the last of each site
     _algorithm: Algorithm | None = field(default=None, init=False)
     _begin: Begin | None = field(default=None, init=False)
     # versions of which results of a site are still to be asked for
@@ -65,9 +55,7 @@ class Remote:
     _absorbed: list[Arrival] = field(default_factory=list, init=False)  # names of results since the last step
     _resting: dict[int, float] = field(default_factory=dict, init=False)  # clients, not asked until then
     _parts: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
-    _secret: bool = field(
-        default=False, init=False
-    )  # whether nobody else may know whom the last job was asked of
+    _secret: bool = field(default=False, init=False)  # whether nobody else may know who was drawn
     _pinged: dict[str, float] = field(default_factory=dict, init=False)
 
     def invite(self, terms: Terms) -> Roster:
@@ -75,19 +63,31 @@ class Remote:
 
         After `restore` the sites are those that began it, whether they answer now or not.
         """
-        payload = write(Invite(self.run, terms))
-        heard = self._ask(dict.fromkeys(self.channel.sites, payload))
+        known_lines = {site: self.heads.known(site) for site in self.channel.sites}
+        heard = self._ask({site: write(Invite(self.run, terms, n)) for site, n in known_lines.items()})
         known = bool(self.roster.members)
         for site, answer in heard.items():
-            if isinstance(answer, Accept):
+            if isinstance(answer, Accept) and self._trusted(site, answer):
                 self.roster = self.roster.joined(site, answer.clients, answer.session, answer.seeded, known)
         if not known:
             self.roster = self.roster.numbered()
         for site in self.channel.sites:
             if site not in heard:
                 self.tell(site, 0, f"did not answer the invitation within {self.patience.timeout_s:g} s")
+        self.heads.save()
         self._enough(self.roster.present)
         return self.roster
+
+    def _trusted(self, site: str, accept: Accept) -> bool:
+        """Whether the site's ledger goes on from the one that it showed before; both sides hear if it does not."""
+        problem = self.heads.problem(site, accept)
+        if problem:
+            self.refusals[site] = Refuse(self.run, "", "ledger", problem, final=True)
+            self.tell(site, -1, f"is refused: {problem}")
+            self.channel.send(site, write(Notice(self.run, f"this site is refused: {problem}")))
+        else:
+            self.heads.note(site, accept.ledger)
+        return not problem
 
     def begin(self, terms: Terms, algorithm: Algorithm, state: ServerState) -> tuple[str, ...]:
         """Give the calibrated plan to the sites in the run; the names of those that refuse it.
@@ -154,6 +154,7 @@ class Remote:
         order = Order(
             order_of(work, ids, job), member.name, job, ids, version, payload,
             now + self.patience.timeout_s, now + self.patience.resend_s, member.used, len(payload),
+            math.inf if self._secret else now + self.patience.slow_s,  # it would show who was drawn
         )  # fmt: skip
         self.orders[order.key] = order
         self.channel.send(member.name, payload)
@@ -195,7 +196,7 @@ class Remote:
 
     def wait(self, until: float = math.inf) -> None:
         """Wait for one message, until something is due, or until then; give up who was silent for too long."""
-        due = min([until, *(min(order.deadline, order.resend) for order in self.orders.values())])
+        due = min([until, *(order.due for order in self.orders.values())])
         got = self.channel.receive(max(0.0, due - self.now()))
         if got is not None:
             self._take(*got)
@@ -204,6 +205,9 @@ class Remote:
             order.sent += len(order.payload)
             if order.resend < order.deadline:
                 self.channel.send(order.site, order.payload)
+        for order in [one for one in self.orders.values() if self.now() >= one.slow]:
+            order.slow = math.inf
+            self.tell(order.site, -1, self.patience.slow_news)
         for order in [one for one in self.orders.values() if self.now() >= one.deadline]:
             self._lose(order, f"silent for {self.patience.timeout_s:g} s", away=True)
 
@@ -212,6 +216,8 @@ class Remote:
             return
         try:
             message = read(payload, self.patience.most_bytes)
+            if isinstance(message, Result | Done):
+                self.heads.note(site, message.ledger)
             if isinstance(message, Result):
                 order = self.orders.get(f"{site} {message.order}")
                 if order is not None:
@@ -249,7 +255,7 @@ class Remote:
                 continue
             if message.code == "session":
                 raise Superseded(f"{site}: {message.reason}; stop this server, another one conducts the run")
-            self.refusals[site] = message.reason
+            self.refusals[site] = message
             self.roster = self.roster.refused(site, message.final)
             self._lose(order, f"refuses: {message.reason}", code=message.code)
 
@@ -279,6 +285,7 @@ class Remote:
             member = self.roster.members[self.roster.owner(int(arrival.ids[0]))]
             self.roster = self.roster.changed(replace(member, used=(*member.used, arrival.name)))
         self._absorbed.clear()
+        self.heads.save()
 
     def index(self) -> dict[str, Tensor]:
         """The sites of the run and which of their results are in the state."""
@@ -302,22 +309,12 @@ class Remote:
         messages = {
             name: self._settling(member, state.version, over=True) for name, member in members.items()
         }
-        working = set() if self._remembers else {order.site for order in self.orders.values()}
+        working = set() if remembers(self._algorithm) else {order.site for order in self.orders.values()}
         waited_for = [name for name in self.roster.present if name not in working]
         for name in set(messages) - set(waited_for):
             self.channel.send(name, messages[name])
         self._ask({name: messages[name] for name in waited_for})
-
-    @property
-    def _remembers(self) -> bool:
-        """Whether clients keep anything over rounds."""
-        algorithm = self._algorithm
-        return algorithm is not None and (bool(algorithm.keep) or Home.CLIENT in algorithm.homes.values())
-
-    @property
-    def seeded(self) -> bool:
-        """True if the randomness of some site can be repeated: the run is then a simulation."""
-        return any(member.seeded for member in self.roster.members.values())
+        self.heads.save()
 
     def stage(self, version: int, name: str, payloads: dict[str, bytes]) -> dict[str, bytes]:
         """One step of the transport's protocol with these sites: the answers of those that gave one in time."""
@@ -333,12 +330,17 @@ class Remote:
         waiting = {site: fingerprint(payload) for site, payload in payloads.items()}
         heard: dict[str, Message] = {}
         deadline, resend = self.now() + self.patience.timeout_s, self.now()
+        slow = self.now() + self.patience.slow_s
         while waiting and self.now() < deadline:
+            if self.now() >= slow:
+                slow = deadline
+                for site in waiting:
+                    self.tell(site, -1, self.patience.slow_news)
             if self.now() >= resend:
                 resend = self.now() + self.patience.resend_s
                 for site in waiting:
                     self.channel.send(site, payloads[site])
-            got = self.channel.receive(max(0.0, min(resend, deadline) - self.now()))
+            got = self.channel.receive(max(0.0, min(resend, slow, deadline) - self.now()))
             if got is None:
                 continue
             site, payload = got
@@ -351,9 +353,11 @@ class Remote:
                 self._take(site, payload)
                 continue
             heard[site] = message
+            if isinstance(message, Done):
+                self.heads.note(site, message.ledger)
             del waiting[site]
             if isinstance(message, Refuse):
-                self.refusals[site] = message.reason
+                self.refusals[site] = message
                 self.tell(site, -1, f"refuses: {message.reason}")
         return heard
 
@@ -377,12 +381,10 @@ class Remote:
             self.roster = self.roster.away(site)
 
     def _enough(self, present: tuple[str, ...]) -> None:
-        if len(present) < self.minimum:
-            reasons = "".join(f"; {site} refuses: {reason}" for site, reason in self.refusals.items())
-            raise TooFewSites(
-                f"{len(present)} sites take part ({', '.join(present) or 'none'}), at least {self.minimum} must; "
-                f"{self.advice}{reasons}"
-            )
+        if len(present) >= self.minimum:
+            return
+        possible = {*self.channel.sites, *self.roster.members}
+        raise too_few(present, self.minimum, self.refusals, possible, self.advice)
 
     def _settling(self, member: Member, version: int, *, over: bool = False) -> bytes:
         since = self._since(member, version)
@@ -390,8 +392,7 @@ class Remote:
 
     def broadcast(self, job: Job, state: ServerState) -> dict[str, Tensor]:
         """Return the tensors that clients may know; a question needs none."""
-        algorithm = self._algorithm
-        return broadcast_of(algorithm, state) if algorithm is not None and job is algorithm else {}
+        return broadcast_of(self._algorithm, state) if self._algorithm and job is self._algorithm else {}
 
     def _name(self, job: Job) -> str:
         assert self._algorithm is not None

@@ -55,6 +55,11 @@ class Roster:
         return max((member.clients for member in self.members.values()), default=1)
 
     @property
+    def seeded(self) -> bool:
+        """True if the randomness of some site can be repeated: the run is then a simulation."""
+        return any(member.seeded for member in self.members.values())
+
+    @property
     def present(self) -> tuple[str, ...]:
         """The sites that take part now."""
         return tuple(name for name, member in self.members.items() if not member.away)

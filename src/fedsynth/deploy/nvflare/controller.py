@@ -158,7 +158,7 @@ class Exchange(Controller):
         except Regroup:
             desk.tell(state="regrouping")
         except FedsynthError as error:
-            desk.tell(state="failed", error=str(error))
+            desk.tell(state="failed", error=str(error), resumable=error.resumable)
         except Exception as error:
             self.log_exception(fl_ctx, "the run failed")
             desk.tell(state="failed", error=f"the server failed: {type(error).__name__}: {error}")

@@ -30,6 +30,7 @@ from nvflare.lighter.provisioner import Provisioner
 
 from fedsynth.data.atomic import OWNER_ONLY, write_file
 from fedsynth.data.configuration import build, check, keys_of, read_file
+from fedsynth.deploy.nvflare.service_files import write_service_files
 from fedsynth.errors import BadInput, nearest
 
 PROJECT = "fedsynth"
@@ -165,8 +166,11 @@ class Kit:
                 "take a fresh copy of the kit"
             ) from None
 
-    def reach(self, timeout_s: float = 5.0) -> None:
-        """Shake hands with the server, both sides showing their certificate, or say in a sentence why not."""
+    def reach(self, timeout_s: float = 5.0) -> str:
+        """Shake hands with the server, both sides showing their certificate, or say in a sentence why not.
+
+        Returns the beginning of the server's answer, which is no page.
+        """
         where = f"the server at {self.host}:{self.port}"
         context = ssl.create_default_context(cafile=str(self.startup / "rootCA.pem"))
         context.check_hostname = False  # the engine's server is known by its signed name, checked below
@@ -183,10 +187,12 @@ class Kit:
                     )
                 # under TLS 1.3 a refused client certificate shows only when something is read
                 secured.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                if not secured.recv(1):
+                answer = secured.recv(1024)
+                if not answer:
                     raise Unreachable(
                         f"{where} hangs up without an answer: it is stopping, or refuses this kit's certificate"
                     )
+                return answer.decode("latin-1")
         except ssl.SSLCertVerificationError as error:
             raise BadInput(
                 f"{where} shows a certificate of another authority ({error.verify_message}); is this the right kit?"
@@ -311,6 +317,7 @@ def _fill(kit: Kit, provisioned: Path) -> None:
     if kit.role != "coordinator":
         _write(local / "authorization.json", {"format_version": "1.0", "permissions": {"lead": RIGHTS}})
         _write(local / "log_config.json", _logging(kit, provisioned / "local" / "log_config.json.default"))
+        write_service_files(kit.folder, kit.role, kit.title, kit.name, kit.port)
     (kit.folder / "transfer").mkdir(exist_ok=True)
     _write(kit.folder / "kit.json", {key: value for key, value in asdict(kit).items() if key != "folder"})
     text = _README[kit.role].format(folder=kit.folder.name, host=kit.host, port=kit.port)

@@ -10,21 +10,30 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from fedsynth.data.configuration import read_file
 from fedsynth.data.lock import alone
+from fedsynth.deploy.environment import METRICS_PORT, NOTICES, SITE_FILE
 from fedsynth.deploy.nvflare.kits import Kit, Unreachable
+from fedsynth.deploy.nvflare.metrics import Metrics, served
+from fedsynth.deploy.nvflare.upkeep import tidy
 from fedsynth.errors import BadInput
 
 _RESTART_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # waits between restarts; after a calm time they begin anew
 _CALM_S = 60.0
 _HOPELESS = 8  # so many restarts without a calm time in between
 _GRACE_S = 5.0
-_LOCK, _NUMBER = "running.lock", "running.pid"
+_ENGINE = {
+    "MALLOC_ARENA_MAX": "2",
+    "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "20",  # seconds that a dead job is shown as running; else 900
+}
+_TIDY_S = 60.0
+_LOCK, _NUMBER, _NOTICES = "running.lock", "running.pid", "notices.log"
 
 
 def check_port(kit: Kit, listen: str | None = None) -> str:
@@ -52,7 +61,8 @@ def wait_for_server(kit: Kit, patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            return kit.reach()
+            kit.reach()
+            return
         except Unreachable:
             if time.monotonic() >= deadline:
                 raise
@@ -67,14 +77,26 @@ class Node:
     say: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=dict)
     listen: str = ""
+    site_file: Path | None = None  # of a site: its site.toml
+    metrics_port: int | None = None
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
+    _noticed: int = field(default=0, init=False)  # bytes of the notices that were printed
+    _tidy_at: float = field(default=0.0, init=False)
 
     def run(self) -> None:
         """Block until the process was told to stop."""
-        with _alone(self.kit):
+        with ExitStack() as held:
+            held.enter_context(_alone(self.kit))
+            if self.site_file is not None:
+                held.enter_context(_state_alone(self.site_file))
+                if self.metrics_port is not None:
+                    metrics = Metrics(self.kit, self.site_file, os.getpid())
+                    held.enter_context(served(metrics, self.metrics_port))
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: self._stopping.set())
             failures, began = 0, time.monotonic()
+            notices = self.kit.folder / _NOTICES
+            self._noticed = notices.stat().st_size if notices.exists() else 0
             while not self._stopping.is_set():
                 began = time.monotonic()
                 self._live()
@@ -93,6 +115,20 @@ class Node:
         """End `run` from another thread."""
         self._stopping.set()
 
+    def _look_after(self) -> None:
+        """Print what the node's jobs noted for people, and now and then tidy up."""
+        path = self.kit.folder / _NOTICES
+        size = path.stat().st_size if path.exists() else 0
+        if size > self._noticed:
+            with path.open() as file:
+                file.seek(self._noticed)
+                for line in dict.fromkeys(file.read().splitlines()):
+                    self.say(f"{self.kit.title}: {line}")
+        self._noticed = size
+        if time.monotonic() > self._tidy_at:
+            self._tidy_at = time.monotonic() + _TIDY_S
+            tidy(self.kit.folder)
+
     def _live(self) -> None:
         command = [
             sys.executable,
@@ -107,12 +143,17 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "MALLOC_ARENA_MAX": "2", **self.environment},
+                env={
+                    **os.environ,
+                    **_ENGINE,
+                    NOTICES: str(self.kit.folder / _NOTICES),
+                    **self.environment,
+                },
                 start_new_session=True,
             )
         try:
             while process.poll() is None and not self._stopping.wait(0.1):
-                pass
+                self._look_after()
         finally:
             _end(process)
 
@@ -146,6 +187,19 @@ def _alone(kit: Kit) -> Iterator[None]:
     sentence = f"the {kit.title} is running already (process {running(kit.folder)}); stop it first"
     with alone(kit.folder / _LOCK, sentence):
         (kit.folder / _NUMBER).write_text(str(os.getpid()))
+        yield
+
+
+@contextmanager
+def _state_alone(site_file: Path) -> Iterator[None]:
+    """Hold the lock of a site's state folder, so that a copy of its kit cannot work on the same state."""
+    folder = site_file.parent / read_file(site_file)["state"]["folder"]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sentence = (
+        f"{folder}: another process already runs a site with this state folder; stop it first (a site runs once, "
+        "from one kit)"
+    )
+    with alone(folder / _LOCK, sentence):
         yield
 
 
@@ -189,7 +243,15 @@ def main() -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
     try:
-        Node(Kit.load(folder, role), say, listen=listen).run()
+        own, port = os.environ.get(SITE_FILE), os.environ.get(METRICS_PORT)
+        site_file = Path(own) if own and role == "site" else None
+        Node(
+            Kit.load(folder, role),
+            say,
+            listen=listen,
+            site_file=site_file,
+            metrics_port=int(port) if port else None,
+        ).run()
     except BadInput as error:
         print(f"fedsynth: {error}", file=sys.stderr)
         sys.exit(2)

@@ -21,6 +21,7 @@ _PARENT_CHECK_S = 0.5
 
 def main() -> None:
     """Run until told to stop, or until the command that started this is gone."""
+    os.umask(0o077)  # whatever this and its jobs write is for their own user alone
     folder, role = sys.argv[1:3]
     kit = Kit.load(folder, role)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()

@@ -23,6 +23,8 @@ from fedsynth.errors import FedsynthError
 
 TASK_INTERVAL_S = 0.05  # how long a site waits before it asks for the next task
 SERVER_JOB, SITE_JOB = "fedsynth.deploy.server_job.ServerJob", "fedsynth.deploy.site_job.SiteJob"
+WAITS, WORKS, ENDED = "waits", "works", "ended"
+_ALL = 2**31  # rounds to leave out of an answer
 T = TypeVar("T")
 
 
@@ -72,10 +74,34 @@ class Line:
             job: str = self._quiet(lambda: self._session.submit_job(folder))
             return job
 
-    def running(self, job: str) -> bool:
-        """Whether a job is not over yet."""
-        status = self._quiet(lambda: self._session.get_job_status(job))
-        return not str(status or "").startswith("FINISHED")
+    def stage(self, job: str) -> str:
+        """Whether a job waits to be started, works, or has ended, also where its record says that it runs.
+
+        The engine keeps the record of a job whose process died as running, some of them for good.
+        """
+        status = str(self._quiet(lambda: self._session.get_job_status(job)) or "")
+        if status.startswith("FINISHED"):
+            return ENDED
+        if status == "RUNNING":  # the record says so only after the process was started
+            return WORKS if self._has_process(job) else ENDED
+        return WAITS
+
+    def job_of(self, run: str) -> str | None:
+        """The newest job for this run that has not ended; None if there is none."""
+        named = [str(job["job_id"]) for job in self.jobs() if job.get("name") == run]
+        return next((job for job in reversed(named) if self.stage(job) != ENDED), None)
+
+    def _has_process(self, job: str) -> bool:
+        def command() -> bool:
+            try:
+                self._session.do_app_command(job, NEWS, {"after": _ALL})
+            except JobNotRunning:
+                return False
+            except (NoReply, InternalError):  # it is there, and busy or not open yet
+                return True
+            return True
+
+        return self._quiet(command)
 
     def working(self, job: str) -> set[str]:
         """The sites on which this job's process runs."""
@@ -141,7 +167,7 @@ def write_job(folder: Path, assignment: Mapping[str, Any]) -> None:
     configuration = folder / "app" / "config"
     configuration.mkdir(parents=True)
     meta = {
-        "name": "fedsynth",
+        "name": assignment.get("run", "fedsynth"),
         "resource_spec": {},
         "min_clients": 1,
         "deploy_map": {"app": ["@ALL"]},

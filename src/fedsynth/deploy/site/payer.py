@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
+from fedsynth.deploy.site.reservations import Reservations
+from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Entry, Ledger, Line
@@ -39,6 +42,7 @@ class SitePayer:
         cap: Budget | None,
         names: Sequence[str],
         agreement: str = "",
+        reserved: Reservations | None = None,
     ) -> None:
         """`names` are those of the site's clients, in order: a local release is written down under its client's.
 
@@ -50,6 +54,8 @@ class SitePayer:
         self._budget = budget
         self._cap = cap
         self._names = names
+        self._reserved = reserved
+        self._agreement = agreement
         self._own = Ledger(None)  # the lines of the run, or of the agreement that it belongs to
         agreed = [line for line in ledger.lines() if line.run == run or _belongs(line.run, agreement)]
         self._own.append_all([line.entry for line in agreed])
@@ -57,19 +63,24 @@ class SitePayer:
         self._caught_up = 0  # rounds up to here are known to be paid for
 
     @property
+    def shown(self) -> str:
+        """What the site shows of its ledger."""
+        return self._ledger.shown
+
+    @property
     def rounds(self) -> int:
         """How many rounds were paid for, those counted that were asked twice."""
         return max(Counter(paid.holder for paid in self._paid if paid.round).values(), default=0)
 
     def approve(self, whole: Sequence[tuple[Charge, int]] = ()) -> None:
-        """Refuse a whole run before its first round, if the budget does not allow all that is left of it.
+        """Reserve the budget for all that is left of a run; refuse the run if others have left too little.
 
         `whole` is what all runs of the agreement cost: asked for before the first of them.
         """
         if whole and not self._own.lines():
-            asked = [Entry.of(charge, charge.holder, self._run, When(), times) for charge, times in whole]
-            self._check(asked)
-            self._budget.check_all(self._ledger, asked)
+            planned = [Entry.of(charge, charge.holder, self._run, When(), times) for charge, times in whole]
+            self._check(planned)
+            self._reserve(planned)
             return
         algorithm = self._algorithm
         turns = algorithm.schedule.participations(algorithm.rounds)
@@ -83,7 +94,37 @@ class SitePayer:
         entries = [entry for entry in entries if entry.count]
         if entries:
             self._check(entries)
-            self._budget.check_all(self._ledger, entries)
+            self._reserve(entries)
+
+    def release(self) -> None:
+        """Let other runs have what this one reserved and did not use."""
+        if self._reserved is not None:
+            with self._ledger.locked():
+                self._reserved.drop(self._agreement or self._run)
+
+    def _reserve(self, entries: Sequence[Entry]) -> None:
+        with self._ledger.locked():
+            self._check_budget(entries)
+            started = self._agreement and self._own.lines()  # the agreement's first step reserved all of it
+            if self._reserved is not None and not started:
+                self._reserved.put(self._agreement or self._run, entries)
+
+    def _check_budget(self, entries: Sequence[Entry]) -> None:
+        """Refuse what does not fit beside all that was released and all that other runs were promised."""
+        name = self._agreement or self._run
+        others = [] if self._reserved is None else self._reserved.of_others(name)
+        if others and self._reserved is not None:  # asked once for all of it, each round then passes at once
+            with suppress(BudgetExhausted):
+                self._budget.check_all(self._ledger, [*(self._reserved.left(name) or entries), *others])
+        try:
+            self._budget.check_all(self._ledger, [*entries, *others])
+        except BudgetExhausted as error:
+            if not others:
+                raise
+            runs = ", ".join(sorted({entry.run for entry in others}))
+            raise BudgetExhausted(
+                f"{error}; it counts what is reserved for {runs} until that is over"
+            ) from None
 
     def had_their_turns(self, version: int, clients: np.ndarray, again: int = 0) -> bool:
         """Whether some of these clients were in as many versions as any may be, by this site's own books."""
@@ -140,7 +181,9 @@ class SitePayer:
         """Make lines durable, if the run's cap and the site's budget allow all of them."""
         if entries:
             self._check(entries)
-            self._budget.spend_all(self._ledger, entries)
+            with self._ledger.locked():
+                self._check_budget(entries)
+                self._ledger.append_all(entries)
             self._note(entries)
 
     def _missed(self, version: int) -> list[When]:

@@ -170,7 +170,7 @@ class SiteRun:
         else:
             blob = self.sealer.seal(work.job, messages, senders)
         name = result_name(order, carried, blob)
-        result = write(Result(work.run, order, name, work.version, carried, blob))
+        result = write(Result(work.run, order, name, work.version, carried, blob, self.payer.shown))
         self._folder.keep(name, result)
         fresh = Waiting(work.key, order, name, work.session, work.version, ids - self.begin.first)
         self._save(replace(self.standing, waiting=(*self.standing.waiting, fresh)))
@@ -181,12 +181,15 @@ class SiteRun:
 
         A row a client where messages have another form than their sum.
         """
-        labor = self._labor
+        labor, chunk = self._labor, self._labor.chunk
+        at_once = getattr(self.algorithm.record_sums, "at_site", None)
+        if at_once is not None and job is self.algorithm and not labor.rng.reproducible:
+            job, chunk = replace(self.algorithm, record_sums=at_once()), None
         link = InProcess(
             labor.clients,
             labor.rng,
             device=labor.device,
-            chunk=labor.chunk,
+            chunk=chunk,
             store=self._folder.store,
             first=self.begin.first,
         )

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fedsynth.data.clients import Clients, RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.codec import MOST_BYTES, BadMessage, fingerprint
+from fedsynth.deploy.link.ledger_heads import RESTORE
 from fedsynth.deploy.link.messages import (
     Accept,
     Begin,
     Done,
     Invite,
     Message,
+    Notice,
     Refuse,
     Report,
     Settle,
@@ -33,32 +33,20 @@ from fedsynth.deploy.link.messages import (
 from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.look import Assigned, Look
 from fedsynth.deploy.site.payer import SitePayer
+from fedsynth.deploy.site.policy import Policy, too_few
+from fedsynth.deploy.site.reservations import Reservations
 from fedsynth.deploy.site.run import Labor, Refusal, Seal, SiteRun, check_start
 from fedsynth.deploy.site.state import RunFolder, SiteProgress, run_path
-from fedsynth.errors import BudgetExhausted, FedsynthError, nearest
+from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError, nearest
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
 
-_KEYS = "this site has no keys for it (fedsynth keys create, then [keys] folder in site.toml)"
 _INSPECT = "whoever owns the data may allow them: inspect = true under [policy] in site.toml"
 Compose = Callable[
     [Terms, Schema], Algorithm
 ]  # a recipe's algorithm, built here from what this site has installed
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The rules for the runs that a site takes part in. Never sent."""
-
-    budget: Budget
-    recipes: tuple[str, ...]
-    transports: tuple[str, ...] = ("clear",)
-    minimum_cohort: int = 2
-    without_privacy: bool = False
-    inspect: bool = False
-    entry_points: tuple[str, ...] = ()  # installed models that inspections may name
 
 
 @dataclass(frozen=True)
@@ -89,13 +77,14 @@ class Site:
         look: Look | None = None,
     ) -> None:
         """`seed` makes its randomness repeatable: for tests, and private for nobody. `seals` go by transport."""
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.holding = holding
         self.policy = policy
         self.folder = folder
         self.seeded = seed is not None
         self.audit = Audit(folder / "audit.jsonl")
         self.ledger = Ledger(folder / "ledger.jsonl")
+        self.reserved = Reservations(folder / "reserved.json", self.ledger)
         self._compose = compose
         self._look = look
         if chunk is None and seed is None and device == "cpu":
@@ -144,6 +133,9 @@ class Site:
                 return self._settled(message, answers)
             case Stage():
                 return self._staged(message, answers)
+            case Notice():
+                self.audit.note("told by the server", run=message.run, text=message.text)
+                return write(Report(message.run, answers, 0))
             case Status():
                 version = self._standing(message.run).since
                 return write(Report(message.run, answers, version))
@@ -158,10 +150,14 @@ class Site:
 
     def _invited(self, invite: Invite, answers: str) -> bytes:
         self._agree(invite.terms)
+        proof = self.ledger.hash_at(invite.known)
+        if invite.known and not proof:
+            reason = f"its ledger is shorter than the {invite.known} lines that it showed before: {RESTORE}"
+            raise Refusal("ledger", reason, final=True)
         session = self._standing(invite.run).session
         self.audit.note("accepted an invitation", run=invite.run, recipe=invite.terms.recipe)
         clients = len(self.holding.clients)
-        return write(Accept(invite.run, answers, clients, session, self.seeded))
+        return write(Accept(invite.run, answers, clients, session, self.seeded, self.ledger.shown, proof))
 
     def _begun(self, begin: Begin, answers: str) -> bytes:
         folder = self._folder(begin.run)
@@ -177,7 +173,7 @@ class Site:
             self.audit.note("began", run=begin.run, session=begin.session, recipe=begin.terms.recipe)
         folder.close()
         self._runs.pop(begin.run, None)
-        return write(Done(begin.run, answers, self._run(begin.run).payer.rounds))
+        return write(Done(begin.run, answers, self._run(begin.run).payer.rounds, self.ledger.shown))
 
     def _check_begin(self, begin: Begin, folder: RunFolder, standing: SiteProgress) -> None:
         if begin.session <= standing.session:
@@ -186,7 +182,7 @@ class Site:
             raise Refusal("stale", f"run {begin.run} is over here", final=True)
         self._agree(begin.terms)
         if begin.sites < self.policy.minimum_cohort:
-            raise Refusal("policy", _too_few(begin.sites, self.policy))
+            raise Refusal("policy", too_few(begin.sites, self.policy))
         if begin.first + len(self.holding.clients) > begin.terms.clients:
             raise BadMessage(
                 f"first={begin.first}: {len(self.holding.clients)} clients from there are more than the "
@@ -208,7 +204,7 @@ class Site:
     def _worked(self, work: Work) -> bytes:
         run = self._current(work.run, work.session)
         if work.sites < self.policy.minimum_cohort:
-            raise Refusal("policy", _too_few(work.sites, self.policy))
+            raise Refusal("policy", too_few(work.sites, self.policy))
         terms = run.begin.terms
         if terms.inspection and not self._looking().allows(terms, work.job):
             raise BadMessage(f"job={work.job[:40]!r}: this step of an inspection has no such job")
@@ -221,6 +217,10 @@ class Site:
         return result
 
     def _settled(self, settle: Settle, answers: str) -> bytes:
+        if settle.over and settle.run in self.reserved.names() and not self._folder(settle.run).exists:
+            with self.ledger.locked():  # the whole of an inspection is over
+                self.reserved.drop(settle.run)
+            return write(Done(settle.run, answers, 0))
         if settle.over and self._standing(settle.run).over:
             return write(Done(settle.run, answers, 0))
         run = self._current(settle.run, settle.session)
@@ -228,11 +228,32 @@ class Site:
         run.settle(settle.used, settle.since, settle.version)
         paid = run.payer.rounds
         if settle.over:
-            self._pay_for_the_rest(run, settle.version)
-            run.finish()
-            self._runs.pop(settle.run, None)
-            self.audit.note("finished", run=settle.run, version=settle.version)
-        return write(Done(settle.run, answers, paid))
+            self._finish(run, settle.version)
+        return write(Done(settle.run, answers, paid, self.ledger.shown))
+
+    def _finish(self, run: SiteRun, version: int) -> None:
+        name = run.begin.run
+        self._pay_for_the_rest(run, version)
+        run.finish()
+        if not run.begin.terms.inspection:  # all steps of an inspection share what was reserved
+            run.payer.release()
+        self._runs.pop(name, None)
+        self.audit.note("finished", run=name, version=version)
+
+    def end(self, name: str) -> None:
+        """End a run that its server gave up: the rest of its plan is charged, and no budget stays reserved for it."""
+        with self._lock:
+            if not self._folder(name).exists or self._standing(name).over:
+                raise BadInput(
+                    f"run {name}: this site is in no run of that name; {nearest(name, self.open_runs())}"
+                )
+            run = self._run(name)
+            self._finish(run, run.standing.since)
+
+    def open_runs(self) -> list[str]:
+        """The runs that this site began and that are not over."""
+        standings = sorted((self.folder / "runs").glob("*/standing.bin"))
+        return [path.parent.name for path in standings if not self._standing(path.parent.name).over]
 
     def _pay_for_the_rest(self, run: SiteRun, version: int) -> None:
         """Charge the plan to its end where the server stops before: why it does is not known here."""
@@ -303,26 +324,13 @@ class Site:
             adjacency = assigned.algorithm.schedule.adjacency
             cap = Budget(terms.epsilon, terms.delta, terms.unit, adjacency)  # type: ignore[arg-type]
         budget, names = self.policy.budget, self.holding.names
-        return SitePayer(begin.run, assigned.algorithm, self.ledger, budget, cap, names, assigned.agreement)
+        return SitePayer(
+            begin.run, assigned.algorithm, self.ledger, budget, cap, names, assigned.agreement, self.reserved
+        )
 
     def _agree(self, terms: Terms) -> None:
         """Refuse what the policy does not allow."""
-        policy = self.policy
-        if terms.recipe not in policy.recipes:
-            raise Refusal("policy", f"recipe={terms.recipe!r}: not allowed here; {_allowed(policy.recipes)}")
-        if terms.transport not in policy.transports:
-            raise Refusal(
-                "policy", f"transport={terms.transport!r}: not allowed here; {_allowed(policy.transports)}"
-            )
-        if terms.transport != "clear" and terms.transport not in self._seals:
-            raise Refusal("policy", f"transport={terms.transport!r}: not installed here: {_KEYS}")
-        if not terms.private and not policy.without_privacy:
-            raise Refusal("policy", "a run without privacy is not allowed here")
-        if terms.minimum_cohort < policy.minimum_cohort:
-            raise Refusal("policy", _too_few(terms.minimum_cohort, policy))
-        difference = _difference(terms.schema, self.holding.schema)
-        if difference:
-            raise Refusal("policy", f"the schema is not the one agreed to here: {difference}")
+        self.policy.agree(terms, self.holding.schema, self._seals)
         if terms.inspection:
             self._agree_to_look(terms)
 
@@ -356,31 +364,3 @@ def _check_version(run: SiteRun, version: int, since: int, *, most: int) -> None
             f"version={version}, since={since}: this site agreed to {run.rounds} rounds; expected since <= version "
             f"<= {most}"
         )
-
-
-def _too_few(sites: int, policy: Policy) -> str:
-    return f"minimum_cohort={sites}: this site takes part only with {policy.minimum_cohort} sites or more"
-
-
-def _allowed(names: tuple[str, ...]) -> str:
-    return f"allowed: {', '.join(names) or 'none'}"
-
-
-def _difference(asked: Mapping[str, Any], agreed: Schema) -> str:
-    """Where two schemas differ in what they mean; who a client is and where bounds came from is each site's own."""
-    own = agreed.with_client(None).to_dict()
-    theirs = {name: value for name, value in asked.items() if name not in ("client", "provenance")}
-    own.pop("provenance", None)
-    for name in sorted({*own, *theirs}):
-        if name != "columns" and _plain(own.get(name)) != _plain(theirs.get(name)):
-            return f"{name} is {str(theirs.get(name))[:80]}, here it is {str(own.get(name))[:80]}"
-    columns = _plain(own.get("columns", [])), _plain(theirs.get("columns", []))
-    if columns[0] != columns[1]:
-        names = [[str(c.get("name")) for c in json.loads(side)] for side in columns]
-        odd = [c for c in names[1] if c not in names[0]]
-        return f"column {odd[0]!r}: {nearest(odd[0], names[0])}" if odd else "its columns differ"
-    return ""
-
-
-def _plain(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)

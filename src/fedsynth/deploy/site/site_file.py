@@ -2,7 +2,7 @@
 
 ```toml
 [data]
-file = "patients.parquet"
+file = "patients.parquet"       # or a folder, or a TOML file that names a database: docs/data-sources.md
 schema = "schema.json"          # the public schema that this site agrees to; what these rows paid for it counts
 client_column = "patient id"    # who owns a row; without it the site as a whole is one client
 # text_column = "post"          # of texts: where they are; "text" if left out
@@ -21,32 +21,23 @@ entry_points = ["triage"]       # models installed here that an inspection may n
 folder = "fedsynth-state"       # private parts, secrets, ledger, audit log: back it up
 [keys]
 folder = "keys/this-site"       # from fedsynth keys create: needed for the transports secagg and he
+[metrics]
+port = 9464                     # of 127.0.0.1, for Prometheus; without it there is none
 ```
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedsynth.data.clients import (
-    RawClients,
-    clients_from,
-    encode_clients,
-    image_clients_from,
-    text_clients_from,
-)
+from fedsynth.data.clients import encode_clients
 from fedsynth.data.configuration import Key, build, check, keys_of, read_file
-from fedsynth.data.conform import conform
-from fedsynth.data.image import read_images, read_owners
+from fedsynth.data.modality import Source, modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import read_table
-from fedsynth.data.text import read_texts
 from fedsynth.deploy.link.masked import masking
 from fedsynth.deploy.link.sealed import sealing
 from fedsynth.deploy.participation import compose
@@ -70,6 +61,7 @@ _KEYS = {
     "state": Key({"folder": Key(str, True)}, True),
     "keys": Key({"folder": Key(str)}),
     "compute": Key({"device": Key(str)}),
+    "metrics": Key({"port": Key(int)}),
     "test": Key({"seed": Key(int)}),
 }
 
@@ -108,36 +100,36 @@ class SiteFile:
         """Where the site keeps its state."""
         return self.path.parent / self.keys["state"]["folder"]
 
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of 127.0.0.1 on which the running site shows its metrics, if any."""
+        port: int | None = self.keys.get("metrics", {}).get("port")
+        if port is not None and not 1 <= port <= 65535:
+            raise BadInput(f"{self.path}: [metrics] port={port}: expected a port between 1 and 65535")
+        return port
+
+    def check_state(self) -> None:
+        """Refuse a state folder that others may enter: it holds patients' private parts."""
+        if self.folder.exists() and self.folder.stat().st_mode & 0o077:
+            raise BadInput(
+                f"{self.folder}: other users may enter the state folder; run chmod -R go-rwx {self.folder}"
+            )
+
     def holding(self) -> Holding:
         """Read and encode the rows; an error names the column and the value that do not fit the schema."""
         if not self.data.exists():
             raise BadInput(f"{self.path}: [data] file: {self.data} does not exist; check the path")
         column = self.keys["data"].get("client_column")
-        raw = {"image": self._images, "text": self._texts}.get(self.schema.kind, self._table)(column)
-        schema = self.schema.with_client(column) if column and self.schema.kind == "table" else self.schema
+        modality, texts = modality_of(self.schema), self.keys["data"].get("text_column", "text")
+        raw = modality.clients(Source(self.data, column, text_column=texts, alone=column is None))
+        raw = replace(raw, data=modality.conform(raw.data))
+        schema = self.schema.with_client(column) if column else self.schema
         kept = raw if self.policy.inspect else None
         return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema, kept)
 
-    def _table(self, column: str | None) -> RawClients:
-        schema = self.schema.with_client(column) if column else self.schema
-        frame = conform(read_table(self.data, schema), schema)
-        if column is None:
-            return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("this site",), frame=frame)
-        return clients_from(frame, client_column=column)
-
-    def _images(self, column: str | None) -> RawClients:
-        images, labels = read_images(self.data)
-        alone = np.zeros(len(images), dtype=np.int64)
-        return image_clients_from(images, labels, owners=read_owners(self.data, column) if column else alone)
-
-    def _texts(self, column: str | None) -> RawClients:
-        named = self.keys["data"].get("text_column", "text")
-        found = read_texts(self.data, named, column)
-        owners = found[column].to_numpy() if column else np.zeros(len(found), dtype=np.int64)
-        return text_clients_from(found[named].tolist(), self.schema, owners=owners)
-
     def site(self, look: Callable[[Holding, Policy], Look] | None = None) -> Site:
         """The site, ready to answer; `look` makes its part in inspections."""
+        self.check_state()
         seed = self.keys.get("test", {}).get("seed")
         device = self.keys.get("compute", {}).get("device", "cpu")
         made, holding = partial(compose, keys=self.he_keys()), self.holding()

@@ -1,0 +1,42 @@
+"""A site whose files are broken between jobs refuses, without telling what is in them."""
+
+import stat
+
+import pytest
+from test_server_job import site_file
+
+from fedsynth.deploy.environment import NOTICES, SITE_FILE
+from fedsynth.deploy.link.codec import fingerprint
+from fedsynth.deploy.link.messages import Refuse, Report, Status, read, write
+from fedsynth.deploy.site.site_file import SiteFile
+from fedsynth.deploy.site_job import SiteJob
+from fedsynth.errors import BadInput
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    monkeypatch.setenv(SITE_FILE, str(site_file(tmp_path / "ada", 0)))
+    monkeypatch.setenv(NOTICES, str(tmp_path / "notices.log"))
+    return SiteJob()
+
+
+def test_broken_rows_are_a_refusal_without_their_values_and_the_site_is_told_in_full(job, tmp_path):
+    rows, asked = tmp_path / "ada" / "rows.csv", write(Status("r1"))
+    whole = rows.read_text()
+    rows.write_text(whole.replace("yes", "secret diagnosis"))
+    refused = read(job.handle(asked))
+    assert isinstance(refused, Refuse) and (refused.run, refused.code) == ("r1", "data")
+    assert refused.answers == fingerprint(asked) and not refused.final
+    assert "secret" not in refused.reason and "fedsynth site check" in refused.reason
+    assert "secret diagnosis" in (tmp_path / "notices.log").read_text()
+    rows.write_text(whole)
+    assert isinstance(read(job.handle(asked)), Report), "it takes part again once they are mended"
+
+
+def test_a_state_folder_is_for_its_owner_alone_and_refused_if_others_may_enter(tmp_path):
+    described = SiteFile.load(site_file(tmp_path / "ada", 0))
+    state = described.site().folder
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    state.chmod(0o750)
+    with pytest.raises(BadInput, match=f"run chmod -R go-rwx {state}"):
+        described.site()

@@ -125,7 +125,7 @@ def test_inception_comes_from_a_torchscript_file(tmp_path):
     assert found.values.shape == (3, 48) and found.chances.shape == (3, 10)
     assert network.setting() == {"network": "inception-v3", "weights": network.weights, "resize": 299}
     (tmp_path / "wrong.pt").write_text("no network")
-    with pytest.raises(BadInput, match="is no TorchScript file"):
+    with pytest.raises(BadInput, match="is not a TorchScript file"):
         inception(tmp_path / "wrong.pt")
     with pytest.raises(BadInput, match="no such file"):
         inception(tmp_path / "none.pt")

@@ -44,6 +44,9 @@ COPIES = {  # the least and the most that each score may be
     ),  # judged on rows held out of the copies, not on the test rows
     "tuning regret: AUC lost": (0, 0.01),
     "few rows: AUC gained by adding synthetic rows": (-0.02, 0.2),
+    "singling out: risk": (0.2, 0.6),
+    "linkability: risk": (0.3, 0.6),
+    "inference: risk": (0.9, 1),
     "rare class: AUC gained by adding synthetic rows": (-0.02, 0.3),
 }
 SHUFFLED = {
@@ -62,6 +65,9 @@ SHUFFLED = {
     "order of models: rank correlation": (-1, 0.9),
     "tuning regret: AUC lost": (0, 0.2),
     "few rows: AUC gained by adding synthetic rows": (-1, -0.02),
+    "singling out: risk": (0, 0.1),
+    "linkability: risk": (0, 0.05),
+    "inference: risk": (0, 0.15),  # the highest of all columns, by chance
     "rare class: AUC gained by adding synthetic rows": (-1, 0.0),
 }
 DISJOINT = {
@@ -78,6 +84,7 @@ DISJOINT = {
     **{f"{attack}: AUC": CHANCE for attack in ATTACKS},
     **{f"{attack}: {FOUND}": (0, 0.08) for attack in ATTACKS},
     "attribute inference: advantage": (-0.06, 0.06),
+    **dict.fromkeys(("linkability: risk", "inference: risk"), (0, 0.05)),
 }
 
 
@@ -111,6 +118,7 @@ def test_other_values_altogether():
     )
     for name in MARGINALS[2:]:
         assert "3 columns" in found[name].failed
+    assert "fits just one synthetic row" in found["singling out: risk"].failed
 
 
 def test_a_constant_column_costs_just_what_it_must():

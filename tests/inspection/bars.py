@@ -45,7 +45,7 @@ def bars(affected: float, seed: int = 0) -> RawClients:
         image[:, 5 if right else 1] = 220
     at = owner < affected * CLIENTS
     images[at] = 255 - images[at]
-    return RawClients(owner, CLIENTS, (), images=images, labels=np.array(["left", "right"])[side])
+    return RawClients(owner, CLIENTS, (), data=(images, np.array(["left", "right"])[side]))
 
 
 def asked(
@@ -69,6 +69,6 @@ def asked(
         seed=seed,
         arguments=SMALL if recipe == "moment_vae" else {},
     )
-    installed = None if model is None else Installed(model)
+    installed = None if model is None else Installed(model, SCHEMA)
     plan = Simulation(models=models, rows=ROWS, shown=200)
     return Inspection(request, SCHEMA, chosen, installed, plan, shown=200, **changes)

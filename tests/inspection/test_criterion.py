@@ -24,12 +24,12 @@ PEOPLE = Schema.from_dict(
 
 def table(**columns):
     frame = pd.DataFrame(columns)
-    return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("",), frame=frame)
+    return RawClients(np.zeros(len(frame), dtype=np.int64), 1, ("",), data=frame)
 
 
 def test_right_and_wrong_are_each_others_rest_where_there_is_a_label():
     raw = bars(0.5)
-    model = Installed(brighter_side)
+    model = Installed(brighter_side, SCHEMA)
     right = criterion_named("correct", {}).marks(raw, SCHEMA, model)
     wrong = criterion_named("misclassified", {}).marks(raw, SCHEMA, model)
     assert (right ^ wrong).all()
@@ -38,10 +38,10 @@ def test_right_and_wrong_are_each_others_rest_where_there_is_a_label():
 
 def test_a_row_without_a_label_is_neither_right_nor_wrong_but_unlabelled():
     raw = bars(0.0)
-    labels = raw.labels.astype(object)
+    labels = raw.data[1].astype(object)
     labels[:3] = ""
-    raw = RawClients(raw.owner, raw.count, (), images=raw.images, labels=labels)
-    model = Installed(brighter_side)
+    raw = RawClients(raw.owner, raw.count, (), data=(raw.data[0], labels))
+    model = Installed(brighter_side, SCHEMA)
     for name in ("correct", "misclassified"):
         assert not criterion_named(name, {}).marks(raw, SCHEMA, model)[:3].any()
     assert criterion_named("unlabelled", {}).marks(raw, SCHEMA, None).tolist() == [True] * 3 + [False] * 477
@@ -72,7 +72,7 @@ def test_a_rule_is_checked_against_the_schema():
 
 def test_unknown_words_are_found_and_bytes_have_none():
     schema = Schema(kind="text", vocabulary=("a", "red", "cat"), length=8)
-    rows = RawClients(np.zeros(2, dtype=np.int64), 1, ("",), texts=("a red cat", "a blue cat"))
+    rows = RawClients(np.zeros(2, dtype=np.int64), 1, ("",), data=("a red cat", "a blue cat"))
     criterion = criterion_named("out_of_vocabulary", {})
     assert criterion.marks(rows, schema, None).tolist() == [False, True]
     with pytest.raises(BadInput, match="bytes"):
@@ -81,7 +81,7 @@ def test_unknown_words_are_found_and_bytes_have_none():
 
 def test_scores_are_held_against_a_public_threshold():
     rows = table(age=[10, 50, 90], sex=["F"] * 3, ill=["no"] * 3)
-    model = Installed(lambda frame: frame["age"].to_numpy() / 100, "ill")
+    model = Installed(lambda frame: frame["age"].to_numpy() / 100, PEOPLE)
     assert criterion_named("unlikely", {"threshold": 0.4}).marks(rows, PEOPLE, model).tolist() == [
         True,
         False,
@@ -98,7 +98,7 @@ def test_a_model_of_a_table_never_sees_the_label():
     seen = []
     rows = table(age=[10], sex=["F"], ill=["no"])
     criterion_named("unlikely", {"threshold": 0.0}).marks(
-        rows, PEOPLE, Installed(lambda frame: seen.append(list(frame)) or np.zeros(1), "ill")
+        rows, PEOPLE, Installed(lambda frame: seen.append(list(frame)) or np.zeros(1), PEOPLE)
     )
     assert seen == [["age", "sex"]]
 

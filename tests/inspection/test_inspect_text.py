@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedsynth.data.clients import text_clients_from
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import END, START, UNKNOWN
+from fedsynth.data.text import END, START, UNKNOWN, text_clients_from
 from fedsynth.errors import BadInput
 from fedsynth.inspection.text import Speaker, unknown_by_position, words_by_ratio
 from fedsynth.research.word_shift import first_word_shift, unlisted_words
@@ -49,7 +48,7 @@ def test_rates_by_position_are_those_of_the_drawn_texts(bugged):
 
 def test_the_first_position_is_exact(bugged):
     speaker = Speaker(bugged)
-    chances = speaker.model.following(speaker.params, torch.tensor([[START]]))[0, 0]
+    chances = speaker.model.following(speaker.generator.params, torch.tensor([[START]]))[0, 0]
     exact = float(chances[UNKNOWN] / (1 - chances[END]))
     assert unknown_by_position(bugged, Rng(1))[0] == pytest.approx(exact, rel=1e-5)
 

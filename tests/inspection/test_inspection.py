@@ -32,9 +32,9 @@ def test_a_bug_at_half_of_the_clients_is_found(with_bug):
 
 def test_without_a_bug_nothing_is_found():
     raw = bars(0.0)
-    shuffled = raw.labels.copy()  # every second client is bad, but its images are like the others'
+    shuffled = raw.data[1].copy()  # every second client is bad, but its images are like the others'
     shuffled[raw.owner % 2 == 0] = np.where(shuffled[raw.owner % 2 == 0] == "left", "right", "left")
-    mislabelled = RawClients(raw.owner, raw.count, (), images=raw.images, labels=shuffled)
+    mislabelled = RawClients(raw.owner, raw.count, (), data=(raw.data[0], shuffled))
     findings = inspect(asked(), mislabelled)
     assert findings.fires is False and findings.empty == []
 
@@ -80,7 +80,7 @@ def test_what_is_written_says_nothing_of_single_clients(with_bug):
     _, out = with_bug
     written = json.loads((out / "findings.json").read_text())
     assert set(written) == {
-        "kind", "recipe", "fires", "changed", "noise_only", "contrast", "models", "survey", "null",
+        "kind", "recipe", "fires", "changed", "needed", "noise_only", "contrast", "models", "survey", "null",
     }  # fmt: skip
     assert written["models"]["bad"]["share"]["told"] != 0.5
     assert {path.name for path in out.iterdir()} >= {"bad.npz", "good.npz", "bad.safetensors", "privacy.json"}
@@ -89,8 +89,8 @@ def test_what_is_written_says_nothing_of_single_clients(with_bug):
 def test_the_statement_says_that_the_number_of_those_who_meet_a_selection_was_told_with_noise(with_bug):
     findings, out = with_bug
     caveats = " ".join(findings.statement.caveats)
-    assert "How many participants met a selection was not revealed" not in caveats
-    assert "How many participants met a selection was told as a noisy number" in caveats
+    assert "How many clients met a selection was not revealed" not in caveats
+    assert "How many clients met a selection was revealed as a noisy number" in caveats
     assert "clients that meet each selection" in {line.what for line in Ledger(out / "ledger.jsonl").lines()}
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_simulated_for_one_selection_that_is_held_against_nothing():
 
 def test_a_model_that_fails_at_some_clients_is_counted_and_the_run_goes_on():
     raw = bars(0.0)
-    marked = raw.images[np.arange(CLIENTS) * 8]
+    marked = raw.data[0][np.arange(CLIENTS) * 8]
 
     def moody(images):
         if (images[0] == marked[:20]).all((1, 2)).any():
@@ -166,17 +166,17 @@ def test_one_or_two_selections_and_no_more():
 
 def test_unlabelled_rows_make_a_model_without_labels():
     raw = bars(0.0)
-    blank = RawClients(raw.owner, raw.count, (), images=raw.images, labels=np.full(raw.rows, ""))
+    blank = RawClients(raw.owner, raw.count, (), data=(raw.data[0], np.full(raw.rows, "")))
     findings = inspect(asked({"criterion": "unlabelled", "by": "example"}, None, model=None, models=0), blank)
-    assert findings.models["bad"].sample.labels is None
+    assert findings.models["bad"].sample.data[1] is None
     assert findings.schema.classes == () and findings.labelled.classes == ("left", "right")
 
 
 def test_a_class_that_no_selected_row_has_stops_nothing():
     raw = bars(0.0)
-    images = raw.images.copy()
-    images[raw.labels == "right"] = 255 - images[raw.labels == "right"]
-    wrong = RawClients(raw.owner, raw.count, (), images=images, labels=raw.labels)
+    images = raw.data[0].copy()
+    images[raw.data[1] == "right"] = 255 - images[raw.data[1] == "right"]
+    wrong = RawClients(raw.owner, raw.count, (), data=(images, raw.data[1]))
     only_right = {"by": "example", "criterion": "misclassified"}
     findings = inspect(asked(only_right, None, models=0, epsilon=200.0), wrong)
-    assert (findings.models["bad"].sample.labels == "right").mean() > 0.8
+    assert (findings.models["bad"].sample.data[1] == "right").mean() > 0.8

@@ -19,7 +19,7 @@ def test_texts_with_unknown_words_are_shown_beside_the_others():
     schema = Schema(kind="text", vocabulary=WORDS, length=5)
     draw = np.random.default_rng(0)
     texts = tuple(" ".join(draw.choice((*WORDS, "zebra"), 4)) for _ in range(90))
-    raw = RawClients(np.repeat(np.arange(30), 3), 30, (), texts=texts)
+    raw = RawClients(np.repeat(np.arange(30), 3), 30, (), data=texts)
     chosen = {
         "unknown": {"by": "example", "criterion": "out_of_vocabulary"},
         "all": {"criterion": "everyone"},

@@ -4,18 +4,17 @@ from bars import SCHEMA, asked, bars
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsynth.errors import BadInput
 from fedsynth.inspection.auxiliary import Trainer
 from fedsynth.inspection.contrast import INTENSITY, PICTURE, column_distances, differences, pair_distances
 from fedsynth.inspection.sample import Sample, made_up_clients, pooled
 from fedsynth.inspection.selection import Share
-from fedsynth.inspection.verdict import Simulation, judge
+from fedsynth.inspection.verdict import Simulation, answered, judge, needed
 from fedsynth.rng import Rng
 
 
 def flat(level, count=4):
-    return Sample(
-        SCHEMA, images=np.full((count, 8, 8), level, dtype=np.uint8), labels=np.array(["left"] * count)
-    )
+    return Sample(SCHEMA, (np.full((count, 8, 8), level, dtype=np.uint8), np.array(["left"] * count)))
 
 
 def test_black_and_white_are_as_far_apart_as_can_be():
@@ -65,10 +64,7 @@ def test_a_simulation_without_a_difference_shows_less_than_a_real_one():
     inspection = asked()
     trainer = Trainer.of(inspection.request, SCHEMA, 60).calibrated(inspection.request.target, 2, [])
     both = bars(0.5)
-    sides = [
-        Sample(SCHEMA, images=both.images[at], labels=both.labels[at])
-        for at in (slice(0, 240), slice(240, 480))
-    ]
+    sides = [Sample(SCHEMA, (both.data[0][at], both.data[1][at])) for at in (slice(0, 240), slice(240, 480))]
     null = Simulation(models=4, rows=8, shown=200).no_difference(
         trainer, sides, [Share(0.5, 0.02)] * 2, Rng(4)
     )
@@ -82,7 +78,31 @@ def test_a_pair_is_far_apart_where_its_columns_are_not(schema):
 
     frame = make_frame(np.arange(400)).drop(columns="owner")
     shuffled = frame.assign(ill=frame["ill"].sample(frac=1, random_state=1).to_numpy())
-    one, other = Sample(schema, frame=frame), Sample(schema, frame=shuffled)
+    one, other = Sample(schema, frame), Sample(schema, shuffled)
     assert column_distances(one, other)["ill"] == 0
     beyond = pair_distances(one, other)
     assert max(beyond, key=lambda pair: beyond[pair]) in {(a, "ill") for a in ("age", "bmi", "sex", "grade")}
+
+
+def test_a_threshold_beyond_what_matters_is_no_no():
+    null = [{"gap": value} for value in (0.1, 0.5, 0.9, 0.2, 0.7, 0.3)]
+    (found,) = judge({"gap": 0.4}, null, 4)
+    assert found.threshold > 1 and found.answer is None and answered([found]) is None
+    (seen,) = judge({"gap": 0.9}, [{"gap": value} for value in (0.1, 0.11, 0.12)], 4)
+    assert seen.answer is True and answered([found, seen]) is True
+    (close,) = judge({"gap": 0.1}, [{"gap": value} for value in (0.1, 0.11, 0.12)], 4)
+    assert close.answer is False and answered([close, found]) is None and answered([close]) is False
+
+
+def test_what_would_be_needed_is_told():
+    wild = [{"gap": value} for value in (0.1, 0.5, 0.9, 0.2, 0.7, 0.3)]
+    assert "more clients" in needed(judge({"gap": 0.4}, wild, 4), wild, 4)
+    close = [{"gap": value} for value in (0.1, 0.2, 0.15)]
+    assert needed(judge({"gap": 0.1}, close, 8), close, 8) == ""
+    assert "models = 8" in needed(judge({"gap": 0.1}, [], 0), [], 0)
+
+
+@pytest.mark.parametrize("models", [1, 2, 3])
+def test_too_few_simulated_models_are_refused(models):
+    with pytest.raises(BadInput, match=f"models={models}: .* set 8, or 0"):
+        Simulation(models=models)

@@ -24,7 +24,7 @@ def classifier_file(tmp_path):
 def test_an_onnx_file_scores_images_as_the_same_function_does(classifier):
     raw = bars(0.5)
     found = class_scores(primary_from(SCHEMA, onnx=str(classifier)), raw, 2)
-    np.testing.assert_allclose(found, brighter_side(raw.images), rtol=1e-4)
+    np.testing.assert_allclose(found, brighter_side(raw.data[0]), rtol=1e-4)
 
 
 def test_an_onnx_file_of_a_table_gets_encoded_rows_without_the_label(tmp_path):
@@ -40,7 +40,7 @@ def test_an_onnx_file_of_a_table_gets_encoded_rows_without_the_label(tmp_path):
     )
     (tmp_path / "row.onnx").write_bytes(classifier(np.array([[1.0], [-1.0]]), (2,)))
     rows = RawClients(
-        np.zeros(2, dtype=np.int64), 1, ("",), frame=pd.DataFrame({"sex": ["F", "M"], "ill": ["no", None]})
+        np.zeros(2, dtype=np.int64), 1, ("",), data=pd.DataFrame({"sex": ["F", "M"], "ill": ["no", None]})
     )
     scores = row_scores(primary_from(schema, onnx=str(tmp_path / "row.onnx")), rows)
     assert scores.tolist() == [1.0, -1.0]
@@ -64,4 +64,4 @@ def test_a_name_that_is_not_installed_is_refused():
 @pytest.mark.parametrize("answer", [np.zeros((480, 3)), np.zeros(480), np.full((480, 2), np.nan)])
 def test_scores_that_are_not_one_a_class_are_refused(answer):
     with pytest.raises(BadInput, match="expected"):
-        class_scores(Installed(lambda _: answer), bars(0.0), 2)
+        class_scores(Installed(lambda _: answer, SCHEMA), bars(0.0), 2)

@@ -55,7 +55,7 @@ def test_a_selection_that_means_nothing_is_refused(keys, told):
 def test_as_many_clients_as_before_whoever_is_selected():
     raw = bars(0.5)
     encoded = encode_clients(raw, SCHEMA)
-    marks = mark(raw, CORRECT, SCHEMA, Installed(brighter_side))
+    marks = mark(raw, CORRECT, SCHEMA, Installed(brighter_side, SCHEMA))
     for selection, sizes in (
         (Selection(CORRECT, below=Bound(0.5)), [ROWS] * 30 + [0] * 30),
         (Selection(CORRECT, above=Bound(0.5)), [0] * 30 + [ROWS] * 30),
@@ -67,12 +67,12 @@ def test_as_many_clients_as_before_whoever_is_selected():
 def test_selected_rows_are_the_clients_own_whatever_their_order():
     raw = bars(0.0)
     order = np.random.default_rng(0).permutation(raw.rows)
-    mixed = RawClients(raw.owner[order], raw.count, (), images=raw.images[order], labels=raw.labels[order])
-    marks = Marks(mixed.images[:, 0, 5] == 220, np.zeros(CLIENTS, dtype=bool))
+    mixed = RawClients(raw.owner[order], raw.count, (), data=(raw.data[0][order], raw.data[1][order]))
+    marks = Marks(mixed.data[0][:, 0, 5] == 220, np.zeros(CLIENTS, dtype=bool))
     clients = select(mixed, encode_clients(mixed, SCHEMA), Selection(CORRECT, "example"), marks)
     for client in (0, 7, 59):
         start, stop = clients.offsets[client : client + 2]
-        own = mixed.images[(mixed.owner == client) & marks.rows]
+        own = mixed.data[0][(mixed.owner == client) & marks.rows]
         assert np.array_equal(clients.x[start:stop, 0].numpy(), own)
 
 
@@ -80,11 +80,11 @@ def test_a_client_at_which_the_model_fails_sits_out_and_the_others_do_not():
     raw = bars(0.0)
 
     def moody(images):
-        if (images[0] == raw.images[8 * 3]).all():
+        if (images[0] == raw.data[0][8 * 3]).all():
             raise RuntimeError("no")
         return brighter_side(images)
 
-    found = mark(raw, CORRECT, SCHEMA, Installed(moody))
+    found = mark(raw, CORRECT, SCHEMA, Installed(moody, SCHEMA))
     assert np.flatnonzero(found.failed).tolist() == [3]
     clients = select(raw, encode_clients(raw, SCHEMA), Selection(CORRECT, above=Bound(0.0)), found)
     assert clients.sizes.tolist() == [ROWS] * 3 + [0] + [ROWS] * 56
@@ -92,7 +92,7 @@ def test_a_client_at_which_the_model_fails_sits_out_and_the_others_do_not():
 
 @pytest.mark.parametrize("answer", [lambda x: np.zeros((len(x), 3)), lambda x: np.zeros(2), lambda x: "yes"])
 def test_an_answer_of_the_wrong_shape_is_a_failure(answer):
-    assert mark(bars(0.0), CORRECT, SCHEMA, Installed(answer)).failed.all()
+    assert mark(bars(0.0), CORRECT, SCHEMA, Installed(answer, SCHEMA)).failed.all()
 
 
 def test_a_selection_that_needs_a_model_says_so():

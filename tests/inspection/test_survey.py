@@ -28,7 +28,7 @@ def clients_of(sizes):
     owner = np.repeat(np.arange(len(sizes)), sizes)
     images = np.zeros((len(owner), 8, 8), dtype=np.uint8)
     labels = np.array(["left", "right"])[np.arange(len(owner)) % 2]
-    return RawClients(owner, len(sizes), (), images=images, labels=labels)
+    return RawClients(owner, len(sizes), (), data=(images, labels))
 
 
 @settings(max_examples=40, deadline=None)
@@ -49,7 +49,7 @@ def test_no_clients_answer_is_longer_than_one(sizes, seed):
 def asked_of_nobody(selections, noise, pay):
     """The answer to how many of three clients without rows meet so many selections."""
     question = Question(MEETING, (Selection(CORRECT, "example"),) * selections, 0)
-    people = Simulated(Rows(clients_of([0, 0, 0]), SCHEMA, SCHEMA, Installed(brighter_side)))
+    people = Simulated(Rows(clients_of([0, 0, 0]), SCHEMA, SCHEMA, Installed(brighter_side, SCHEMA)))
     return people.ask(question, question.query(SCHEMA, 3, noise), Rng(1), pay)
 
 
@@ -98,7 +98,7 @@ def conducted():
         "good": Selection(CORRECT, above=Bound(0.75, True)),
     }
     survey = Survey.of(selections)
-    people = Simulated(Rows(bars(0.5), SCHEMA, SCHEMA, Installed(brighter_side)))
+    people = Simulated(Rows(bars(0.5), SCHEMA, SCHEMA, Installed(brighter_side, SCHEMA)))
     lines = []
     settled, spreads = survey.conduct(
         people,

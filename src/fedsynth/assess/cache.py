@@ -16,7 +16,7 @@ from fedsynth.assess.scores.score import Score
 from fedsynth.assess.step import Found, Step
 from fedsynth.data.atomic import write_file
 
-VERSION = 1  # to be raised when a score changes its meaning
+VERSION = 2  # to be raised when a score changes its meaning
 
 
 def fingerprint(*parts: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,13 +23,11 @@ from fedsynth.assess.scores.image_fidelity import (
 from fedsynth.assess.scores.image_utility import IMAGE_CLASSIFIERS, Labelled, image_utility
 from fedsynth.assess.scores.score import Score
 from fedsynth.assess.scores.utility import MEASURES
-from fedsynth.assess.step import Found, Step
-from fedsynth.data.encode import ImageEncoding
-from fedsynth.data.schema import Schema
+from fedsynth.assess.step import Comparison, Found, Step
+from fedsynth.data.image import Image
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
-Images = tuple[np.ndarray, np.ndarray | None]  # bytes [rows, height, width(, 3)], labels
 FRECHET, KERNEL = "Frechet distance of features (FID)", "kernel distance of features (KID)"
 CLASSES, PRECISION, RECALL = "class score (IS)", "manifold precision", "manifold recall"
 NEAREST = "distance to the nearest real image"
@@ -44,55 +41,33 @@ _SHOWN, _SHOWN_NEAREST = 64, 16
 _UNBOUNDED = (0.0, float(2**31))
 
 
-def image_steps(
-    real: Images,
-    synthetic: Images,
-    schema: Schema,
-    *,
-    test: Images | None = None,
-    deep: bool = False,
-    seed: int = 0,
-    network: FeatureNetwork | None = None,
-    classifiers: Sequence[str] = (),
-) -> Sequence[Step]:
+def image_steps(compared: Comparison) -> Sequence[Step]:
     """Every piece for images; without a network, a LeNet is trained on the real images."""
-    work = _Work(real, synthetic, schema, test, deep, seed, network)
+    work = _Work(**vars(compared))
     steps = [
         Step("nearest images", (NEAREST,), work.nearest),
         Step("feature distances", (FRECHET, KERNEL), work.distances),
         Step("class score", (CLASSES,), work.class_score),
         Step("manifold", (PRECISION, RECALL), work.manifold),
     ]
-    chosen = chosen_classifiers(classifiers, IMAGE_CLASSIFIERS, IMAGE_CLASSIFIERS)
-    return steps + ([work.usefulness(name) for name in chosen] if schema.label else [])
+    chosen = chosen_classifiers(compared.classifiers, IMAGE_CLASSIFIERS, IMAGE_CLASSIFIERS)
+    return steps + ([work.usefulness(name) for name in chosen] if compared.schema.label else [])
 
 
-class _Work:
+class _Work(Comparison):
     """The images, encoded when the first piece needs them."""
-
-    def __init__(
-        self,
-        real: Images,
-        synthetic: Images,
-        schema: Schema,
-        test: Images | None,
-        deep: bool,
-        seed: int,
-        network: FeatureNetwork | None,
-    ) -> None:
-        self._given = {"real": real, "synthetic": synthetic, **({} if test is None else {"test": test})}
-        self._schema, self._deep, self._seed, self._network = schema, deep, seed, network
 
     @cached_property
     def encoded(self) -> dict[str, Labelled]:
         """Each set as bytes and classes; without test images, a fifth of the real ones is held out."""
-        encoding = ImageEncoding(self._schema)
         encoded: dict[str, Labelled] = {}
-        for what, (images, labels) in self._given.items():
-            if not len(images):
+        for what, data in self.data_sets.items():
+            if data is None:
+                continue
+            if not len(data[0]):
                 raise BadInput(f"there are no {what} images; expected at least one")
             try:
-                encoded[what] = encoding.encode(images, labels)
+                encoded[what] = Image(self.schema).encode(data)
             except BadInput as error:
                 raise BadInput(f"{what} {error}") from None
         return encoded
@@ -103,41 +78,41 @@ class _Work:
         images, classes = self.encoded["real"]
         if "test" in self.encoded:
             return (images, classes), self.encoded["test"], "test images"
-        order = torch.randperm(len(images), generator=Rng(self._seed).at("held out").torch_generator())
+        order = torch.randperm(len(images), generator=Rng(self.seed).at("held out").torch_generator())
         count = max(1, len(images) // 5)
         tested, kept = order[:count], order[count:]
         source = "a fifth of the real images, which the generator may have seen"
         return (images[kept], classes[kept]), (images[tested], classes[tested]), source
 
     @cached_property
-    def network(self) -> FeatureNetwork:
-        if self._network is not None:
-            return self._network
-        if not self._schema.label:
+    def features_by(self) -> FeatureNetwork:
+        if self.network is not None:
+            return self.network
+        if not self.schema.label:
             raise BadInput(
                 "without labels no LeNet can be trained; give a network such as efficientnet-lite0"
             )
-        return lenet(*self.split[0], len(self._schema.classes), seed=self._seed)
+        return lenet(*self.split[0], len(self.schema.classes), seed=self.seed)
 
     @cached_property
     def features(self) -> tuple[Features, Features, dict[str, Any]]:
         """Features of reference and synthetic images, and the setting that a score must name."""
         source = self.split[2]
-        reference = self._some(self.split[1][0], FEATURE_ROWS[self._deep], "reference")
-        synthetic = self._some(self.encoded["synthetic"][0], FEATURE_ROWS[self._deep], "synthetic")
+        reference = self._some(self.split[1][0], FEATURE_ROWS[self.deep], "reference")
+        synthetic = self._some(self.encoded["synthetic"][0], FEATURE_ROWS[self.deep], "synthetic")
         setting = {
-            **self.network.setting(),
+            **self.features_by.setting(),
             "reference": source,
             "reference_hash": fingerprint(reference.numpy()),
             "reference_images": len(reference),
             "synthetic_images": len(synthetic),
         }
-        return extract(self.network, reference), extract(self.network, synthetic), setting
+        return extract(self.features_by, reference), extract(self.features_by, synthetic), setting
 
     def distances(self) -> Found:
         real, synthetic, setting = self.features
-        detail = {"setting": setting, "network": self.network.name}
-        kernel, spread = kernel_distance(real.values, synthetic.values, self._seed)
+        detail = {"setting": setting, "network": self.features_by.name}
+        kernel, spread = kernel_distance(real.values, synthetic.values, self.seed)
         return Found(
             (
                 Score(
@@ -150,15 +125,19 @@ class _Work:
     def class_score(self) -> Found:
         real, synthetic, setting = self.features
         value, spread = inception_score(synthetic.chances)
-        detail = {"setting": setting, "network": self.network.name, "real": inception_score(real.chances)[0]}
+        detail = {
+            "setting": setting,
+            "network": self.features_by.name,
+            "real": inception_score(real.chances)[0],
+        }
         bounds = (1.0, float(synthetic.chances.shape[1]))
         return Found((Score(CLASSES, value, "max", bounds, spread, detail=detail),))
 
     def manifold(self) -> Found:
         real, synthetic, setting = self.features
-        rows = MANIFOLD_ROWS[self._deep]
+        rows = MANIFOLD_ROWS[self.deep]
         values = precision_and_recall(real.values[:rows], synthetic.values[:rows])
-        detail = {"setting": {**setting, "rows": rows}, "network": self.network.name, "neighbors": 3}
+        detail = {"setting": {**setting, "rows": rows}, "network": self.features_by.name, "neighbors": 3}
         return Found(
             tuple(
                 Score(name, value, detail=detail)
@@ -168,7 +147,7 @@ class _Work:
 
     def nearest(self) -> Found:
         """How far synthetic images are from real training images, against unseen real images."""
-        images = self.encoded["synthetic"][0][: _NEAREST_ROWS[self._deep]]
+        images = self.encoded["synthetic"][0][: _NEAREST_ROWS[self.deep]]
         known = self._some(self.split[0][0], 20_000, "known")
         rows, distances = nearest_images(images, known)
         unseen = nearest_images(self.split[1][0][: len(images)], known)[1]
@@ -181,7 +160,7 @@ class _Work:
         near = shown_neighbors(rows, distances, _SHOWN_NEAREST)
         shown = {
             "synthetic": list(range(min(_SHOWN, len(images)))),
-            "real": list(range(min(_SHOWN, len(self._given["real"][0])))),
+            "real": list(range(min(_SHOWN, len(self.real[0])))),
             "nearest": [{**each, "real": self._real_row(known, each["real"])} for each in near],
         }
         score = Score(NEAREST, float(distances.median()), "max", detail=detail)
@@ -195,19 +174,19 @@ class _Work:
     def usefulness(self, classifier: str) -> Step:
         def compute() -> Found:
             real, test, source = self.split
-            rows = TRAIN_ROWS[self._deep]
+            rows = TRAIN_ROWS[self.deep]
             learned, synthetic, tested = (
                 self._labelled(each, count, what)
                 for each, count, what in (
                     (real, rows, "train"),
                     (self.encoded["synthetic"], rows, "made"),
-                    (test, TEST_ROWS[self._deep], "judge"),
+                    (test, TEST_ROWS[self.deep], "judge"),
                 )
             )
-            seeds = (self._seed, self._seed + 1)
-            count = len(self._schema.classes)
+            seeds = (self.seed, self.seed + 1)
+            count = len(self.schema.classes)
             scores = image_utility(
-                learned, synthetic, tested, count, classifier, seeds=seeds, passes=PASSES[self._deep]
+                learned, synthetic, tested, count, classifier, seeds=seeds, passes=PASSES[self.deep]
             )
             return Found(tuple(scores), {"test": source})
 
@@ -219,6 +198,6 @@ class _Work:
     def _labelled(self, each: Labelled, rows: int, what: str) -> Labelled:
         if len(each[0]) <= rows:
             return each
-        generator = Rng(self._seed).at("images", what).torch_generator()
+        generator = Rng(self.seed).at("images", what).torch_generator()
         kept = torch.randperm(len(each[0]), generator=generator)[:rows]
         return each[0][kept], each[1][kept]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from fedsynth.assess.scores.score import Goal, Score
 from fedsynth.assess.step import Found, Step
+from fedsynth.data.modality import kinds_of
 from fedsynth.data.schema import Schema
-from fedsynth.plugins import Plugins, load_plugins
+from fedsynth.plugins import load_plugins
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Metric:
 
 def metric_steps(real: Any, synthetic: Any, schema: Schema) -> list[Step]:
     """One step for each installed metric of this kind of data; scores are named after their package too."""
-    plugins = _installed()
+    plugins = load_plugins("fedsynth.metrics", _problem)
     steps = []
     for name, metric in plugins.objects.items():
-        if schema.kind in metric.kinds:
+        if {*metric.kinds} & {*kinds_of(schema)}:
             title = f"{name} ({plugins.packages[name]})"
             steps.append(Step(title, (title,), partial(_measured, title, metric, real, synthetic, schema)))
     return steps
@@ -37,11 +38,6 @@ def metric_steps(real: Any, synthetic: Any, schema: Schema) -> list[Step]:
 def _measured(title: str, metric: Metric, real: Any, synthetic: Any, schema: Schema) -> Found:
     value = float(metric.measure(real, synthetic, schema))
     return Found((Score(title, value, metric.goal, metric.range),))
-
-
-@cache
-def _installed() -> Plugins:
-    return load_plugins("fedsynth.metrics", _problem)
 
 
 def _problem(name: str, value: Any) -> str | None:

@@ -32,24 +32,22 @@ class Origin:
         """All that a finished run tells; `real` are its training data, which tell how many clients it had."""
         run = Synthesizer.load(folder)
         claim = Claim.of(run.privacy)
-        if run.schema.kind == "text":
+        if run.schema.vocabulary:
             return cls(claim, reader=Reader(run.generator))
         if not isinstance(real, pd.DataFrame):
             return cls(claim)
         label = run.schema.label
 
         def sample(name: str, rows: int) -> pd.DataFrame:
-            drawn = run.sample(rows, condition={str(label): name}, seed=seed)
-            assert isinstance(drawn, pd.DataFrame)
-            return drawn
+            return run.sample(rows, condition={str(label): name}, seed=seed)
 
         game = ShadowGame.of_run(folder, real, minutes=minutes)
         return cls(claim, sample if label else None, game)
 
 
 def origin_of(
-    run: Path | None,
-    privacy: Path | None,
+    run: Path | str | None,
+    privacy: Path | str | None,
     epsilon: float | None,
     delta: float | None,
     real: object,
@@ -66,8 +64,8 @@ def origin_of(
     if run:
         return Origin.of_run(run, real, seed=seed, minutes=minutes)
     if privacy:
-        run = privacy.parent
-        in_a_run = privacy == Folder(run).privacy and Folder(run).recipe.exists()
+        run = Path(privacy).parent
+        in_a_run = Path(privacy) == Folder(run).privacy and Folder(run).recipe.exists()
         return Origin(Claim.of(checked_run(run).statement if in_a_run else Statement.load(privacy)))
     if epsilon is None or delta is None:
         return Origin()

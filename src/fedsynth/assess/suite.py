@@ -6,27 +6,22 @@ Everything here is made from real rows, which no privacy budget pays for: the re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from fedsynth.assess.attacks.shadow_game import ShadowGame, Tell
-from fedsynth.assess.attacks.table_attacks import Claim
 from fedsynth.assess.cache import Cache
-from fedsynth.assess.image_steps import Images, image_steps
+from fedsynth.assess.history_steps import history_steps
+from fedsynth.assess.image_steps import image_steps
 from fedsynth.assess.metric import metric_steps
-from fedsynth.assess.scores.augmentation import Sampler
-from fedsynth.assess.scores.features import FeatureNetwork
-from fedsynth.assess.scores.reader import Reader
 from fedsynth.assess.scores.score import Score, load_scores, save_scores
-from fedsynth.assess.step import Found, Step
+from fedsynth.assess.step import Comparison, Found, Step
 from fedsynth.assess.table_steps import table_steps
 from fedsynth.assess.text_steps import text_steps
 from fedsynth.data.atomic import write_file
+from fedsynth.data.modality import Data, for_kind, kinds_of, modality_of
+from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 
@@ -34,12 +29,6 @@ INTERNAL = "internal: made from real rows"
 SCORES = "scores.json"
 DETAILS = "details.json"
 
-Data = pd.DataFrame | Images | Sequence[str]
-_EXPECTED = {
-    "table": "a pandas DataFrame",
-    "image": "a pair of uint8 images [rows, height, width(, 3)] and their labels or None",
-    "text": "a list of texts",
-}
 Progress = Callable[[str, int, int], None]  # title of the next piece, pieces done, pieces in all
 
 
@@ -51,8 +40,12 @@ class Evaluation:
 
     - `internal`, `kind`, `label`, `rows` (`real`, `synthetic`, `test`), `seconds` by piece, `failed` by piece
     - `columns`: a list of {name, type, bins (texts), edges (numbers, or null for categories), real, synthetic
-      (shares of the values that are there), missing_real, missing_synthetic, failed}
+      (shares of the values that are there), missing_real, missing_synthetic, failed, summary, alerts}
     - `associations`: {names, real, synthetic} with square matrices, -1 to 1, null where not defined
+    - `pairs`: the pairs of columns that changed most, {columns, bins, real, synthetic, change} with joint shares
+    - `embedding`: {real, synthetic, explained}, rows as points of a plane
+    - `closest`: {edges, synthetic, holdout, ...}, shares of rows by the distance to their closest training row
+    - `risks`: those of Article 29, {name, risk, at_least, at_most, members, control, guessed, attacks}
     - `marginals`: a list of {columns, ways, distance, halves}, worst first
     - `images`: {real, synthetic (rows to show), nearest: a list of {synthetic, real, distance}}
     - `texts`: {synthetic (samples), duplicates, unknown_by_position, ...}
@@ -68,6 +61,12 @@ class Evaluation:
             if score.name == name:
                 return score
         raise BadInput(f"no score {name!r}; there are: {', '.join(score.name for score in self.scores)}")
+
+    def _repr_html_(self) -> str:
+        rows = {
+            f"{what} rows": f"{count:,}" for what, count in (self.details.get("rows") or {}).items() if count
+        }
+        return card(f"Evaluation ({INTERNAL})", rows, "\n\n".join(map(str, self.scores)))
 
     def to_dict(self) -> dict[str, Any]:
         """Scores and details as one JSON object."""
@@ -97,58 +96,25 @@ def evaluate(
     synthetic: Data,
     schema: Schema,
     *,
-    test: Data | None = None,
-    deep: bool = False,
-    seed: int = 0,
     progress: Progress | None = None,
     cache: Path | str | None = None,
-    sampler: Sampler | None = None,
-    network: FeatureNetwork | None = None,
-    claim: Claim | None = None,
-    shadows: ShadowGame | None = None,
-    classifiers: Sequence[str] = (),
-    reader: Reader | None = None,
+    **how: Any,
 ) -> Evaluation:
     """Measure how faithful and useful `synthetic` is; a score that cannot be computed says why.
 
-    `real` are the rows that the generator was trained on, `test` are real rows that it never saw. `deep` uses
-    more rows, more seeds and more classifiers. `cache` is a folder that keeps what was measured: the same data
-    are not measured twice. `sampler(class, rows)` makes synthetic rows of a class for a table whose rare class is
-    balanced; without it they are taken out of `synthetic`. `network` gives the features that images are compared
-    on; without it, a LeNet is trained on the real ones. `claim` is the privacy that attacks on a table, which need
-    `test`, are set beside. `shadows` is the recipe of the run, which `deep` trains many times over to see whether
-    that tells who was in. `reader` is the model that wrote texts, which is tested on unseen ones. `classifiers` by
-    name, or "all", are used instead of the usual ones. Where the schema names a client column and the tables have it,
-    nobody is held out in part and nobody is asked about twice.
+    `cache` is a folder that keeps what was measured: the same data are not measured twice. What else can be said,
+    for example `test`, `deep` and `seed`, are the fields of `Comparison`.
     """
     stage = _Stage(progress)
-    steps = _steps(
-        real,
-        synthetic,
-        schema,
-        test,
-        deep=deep,
-        seed=seed,
-        sampler=sampler,
-        network=network,
-        claim=claim,
-        shadows=shadows,
-        tell=stage.within,
-        classifiers=classifiers,
-        reader=reader,
-    )
-    known = (network.setting() if network else None, claim, sampler is not None, shadows, reader)
-    kept = Cache.of(cache, real, synthetic, schema.to_dict(), test, deep, seed, *known) if cache else None
-    steps = [*steps, *metric_steps(real, synthetic, schema)]
+    compared = Comparison(real, synthetic, schema, tell=stage.within, **how)
+    steps = _steps(compared)
+    kept = _cache(compared, cache) if cache else None
+    size = modality_of(schema).size
     details: dict[str, Any] = {
         "internal": INTERNAL,
         "kind": schema.kind,
         "label": schema.label,
-        "rows": {
-            "real": _rows(real),
-            "synthetic": _rows(synthetic),
-            "test": None if test is None else _rows(test),
-        },
+        "rows": {name: None if data is None else size(data) for name, data in compared.data_sets.items()},
     }
     scores: list[Score] = []
     for done, step in enumerate(steps):
@@ -175,10 +141,6 @@ class _Stage:
             self._progress(title, self._done, self._pieces)
 
 
-def _rows(data: Data) -> int:
-    return len(data[0]) if isinstance(data, tuple) else len(data)
-
-
 def _merge(details: dict[str, Any], result: Found) -> None:
     """Add a step's details; topics that are objects or lists are joined."""
     for topic, value in result.details.items():
@@ -189,47 +151,24 @@ def _merge(details: dict[str, Any], result: Found) -> None:
             details[topic] = [*known, *value] if isinstance(known, list) else value
 
 
-def _steps(
-    real: Data,
-    synthetic: Data,
-    schema: Schema,
-    test: Data | None,
-    *,
-    deep: bool,
-    seed: int,
-    sampler: Sampler | None,
-    network: FeatureNetwork | None,
-    claim: Claim | None,
-    shadows: ShadowGame | None,
-    tell: Tell,
-    classifiers: Sequence[str],
-    reader: Reader | None,
-) -> Sequence[Step]:
-    data_sets = {"real": real, "synthetic": synthetic, "test": test}
-    for what, data in data_sets.items():
-        if data is not None and not _fits(data, schema.kind):
+def _cache(one: Comparison, folder: Path | str) -> Cache:
+    data = one.real, one.synthetic, one.schema.to_dict(), one.test, one.deep, one.seed
+    network = one.network.setting() if one.network else None
+    return Cache.of(folder, *data, network, one.claim, one.sampler is not None, one.shadows, one.reader)
+
+
+def _steps(compared: Comparison) -> list[Step]:
+    """The pieces for this kind of data, and those of other packages."""
+    schema, modality = compared.schema, modality_of(compared.schema)
+    for what, data in compared.data_sets.items():
+        if data is not None and not modality.fits(data):
             raise BadInput(
-                f"{what} data: the schema is of kind {schema.kind!r}; expected {_EXPECTED[schema.kind]}"
+                f"{what} data: the schema is of kind {schema.kind!r}; expected {modality.expected}"
             )
-    parts: dict[str, Any] = {"test": test, "deep": deep, "seed": seed}
-    if schema.kind == "image":
-        parts |= {"network": network, "classifiers": classifiers}
-        return image_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
-    if schema.kind == "text":
-        return text_steps(real, synthetic, schema, **parts, reader=reader)  # type: ignore[arg-type]
-    parts |= {
-        "sampler": sampler,
-        "claim": claim,
-        "shadows": shadows,
-        "tell": tell,
-        "classifiers": classifiers,
-    }
-    return table_steps(real, synthetic, schema, **parts)  # type: ignore[arg-type]
+    foreign = metric_steps(compared.real, compared.synthetic, schema)
+    if foreign and not {*kinds_of(schema)} & {*_STEPS}:
+        return foreign
+    return [*for_kind(_STEPS, schema, "scores")(compared), *foreign]
 
 
-def _fits(data: Data, kind: str) -> bool:
-    if kind == "table":
-        return isinstance(data, pd.DataFrame)
-    if kind == "image":
-        return isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)
-    return isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(t, str) for t in data)
+_STEPS = {"table": table_steps, "image": image_steps, "text": text_steps, "linked": history_steps}

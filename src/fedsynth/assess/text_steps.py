@@ -16,8 +16,7 @@ from fedsynth.assess.scores.text_fidelity import (
     vocabulary_overlap,
     words,
 )
-from fedsynth.assess.step import Found, Step
-from fedsynth.data.schema import Schema
+from fedsynth.assess.step import Comparison, Found, Step
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
@@ -42,22 +41,11 @@ def ngram_name(size: int) -> str:
     return f"{size}-gram overlap"
 
 
-def text_steps(
-    real: Sequence[str],
-    synthetic: Sequence[str],
-    schema: Schema,
-    *,
-    test: Sequence[str] | None = None,
-    deep: bool = False,
-    seed: int = 0,
-    reader: Reader | None = None,
-) -> Sequence[Step]:
-    """Every piece for texts; words are compared whatever the schema's vocabulary is.
-
-    `reader` is the model that wrote the synthetic texts, where it is known: it is tested on the unseen ones itself.
-    """
-    few, written, unseen = (_some(texts, ROWS[deep], seed) for texts in (real, synthetic, test or ()))
-    work = _Work(few, written, unseen, split=test is None)
+def text_steps(compared: Comparison) -> Sequence[Step]:
+    """Every piece for texts; words are compared whatever the schema's vocabulary is."""
+    sets = (compared.real, compared.synthetic, compared.test or ())
+    few, written, unseen = (_some(texts, ROWS[compared.deep], compared.seed) for texts in sets)
+    work, reader = _Work(few, written, unseen, split=compared.test is None), compared.reader
     sizes = (1, 2, 3)
     own = [] if reader is None else [Step("generator", (PREDICTED, GUESSED), lambda: work.generator(reader))]
     return [

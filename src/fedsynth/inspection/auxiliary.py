@@ -55,8 +55,6 @@ class Trainer:
                 "its other rows, so only whole clients can be protected, by noise at the server; choose a recipe "
                 "with unit=client and trust=central, for example dpd_fvae"
             )
-        if schema.kind not in recipe.kinds:
-            raise Incompatible(f"recipe={recipe.name}: makes {' and '.join(recipe.kinds)}, not {schema.kind}")
         values = recipe.values(request.arguments)
         if request.rounds is not None:
             values |= recipe.with_role("rounds", request.rounds)

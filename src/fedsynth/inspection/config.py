@@ -1,7 +1,7 @@
 """The TOML file of an inspection: data, model, selections, training, test; everything wrong with it told at once.
 
 ```toml
-[data]          # what `fedsynth run` is told of the data
+[data]          # as for `fedsynth run`
 file = "scans.npz"
 schema = "schema.json"
 client_column = "owner"
@@ -15,7 +15,7 @@ below = "25%"
 by = "user"
 criterion = "correct"
 above = "75%"
-[train]         # what `fedsynth run` is told of training
+[train]         # as for `fedsynth run`
 recipe = "moment_vae"
 epsilon = 8
 delta = 1e-4

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedsynth.assess.scores.marginals import variation_distance
 from fedsynth.assess.scores.tables import Tables, cells, coarse
+from fedsynth.data.modality import for_kind
 from fedsynth.inspection.sample import Sample
 
 INTENSITY = "mean intensity"
@@ -22,17 +23,12 @@ def differences(one: Sample, other: Sample) -> dict[str, float]:
     column the total variation distance, with numbers in ten parts of their public range. Texts: unknown words, length
     and the shares of words.
     """
-    if one.schema.kind == "image":
-        return _images(one, other)
-    if one.schema.kind == "table":
-        return column_distances(one, other)
-    return _texts(one, other)
+    return for_kind(_DIFFERENCES, one.schema, "differences")(one, other)
 
 
 def mean_image(sample: Sample) -> np.ndarray:
     """The mean of all images, as numbers in [0, 1]."""
-    assert sample.images is not None
-    return sample.images.mean(0, dtype=np.float64) / 255
+    return sample.data[0].mean(0, dtype=np.float64) / 255
 
 
 def intensity(sample: Sample) -> float:
@@ -71,11 +67,13 @@ def pair_distances(one: Sample, other: Sample) -> dict[tuple[str, str], float]:
 
 
 def _tables(one: Sample, other: Sample) -> Tables:
-    assert one.frame is not None and other.frame is not None
-    return Tables.of(one.frame, other.frame, one.schema)
+    return Tables.of(one.data, other.data, one.schema)
 
 
 def _texts(one: Sample, other: Sample) -> dict[str, float]:
     from fedsynth.inspection.words import text_differences
 
     return text_differences(one.texts, other.texts)
+
+
+_DIFFERENCES = {"table": column_distances, "image": _images, "text": _texts}

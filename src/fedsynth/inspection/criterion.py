@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fedsynth.data.clients import RawClients
 from fedsynth.data.conditions import read_conditions
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import TextEncoding, words_of
+from fedsynth.data.text import Text, words_of
 from fedsynth.data.values import is_missing, places, read_values
 from fedsynth.errors import BadInput, nearest
 from fedsynth.inspection.primary import Primary, class_scores, row_scores
@@ -78,14 +80,14 @@ def _unknown_word(
     criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None
 ) -> np.ndarray:
     """Mark texts with a word that the public vocabulary does not have (T3)."""
-    if rows.texts is None:
+    if not schema.vocabulary:
         raise BadInput("criterion 'out_of_vocabulary' is for texts; the data are something else")
-    known = frozenset(TextEncoding(schema).words)
+    known = frozenset(Text(schema).words)
     if not known:
         raise BadInput(
             "criterion 'out_of_vocabulary' needs a vocabulary of words; the schema's symbols are bytes"
         )
-    return np.array([any(word not in known for word in words_of(text)) for text in rows.texts], dtype=bool)
+    return np.array([any(word not in known for word in words_of(text)) for text in rows.data], dtype=bool)
 
 
 def _unlabelled(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
@@ -102,17 +104,17 @@ def _scored(criterion: Criterion, rows: RawClients, schema: Schema, model: Prima
 
 def _rule(criterion: Criterion, rows: RawClients, schema: Schema, model: Primary | None) -> np.ndarray:
     """Mark rows of a table whose value compares like that; a missing value never does."""
-    if rows.frame is None:
+    if not isinstance(rows.data, pd.DataFrame):
         raise BadInput("criterion 'rule' is for tables; the data are something else")
     name, value = criterion["column"], criterion["value"]
     column = schema.column(name)
     if column.moment:
         (condition,) = read_conditions([f"{name}{criterion['is']}{value}"], schema)
-        return condition.holds(read_values(column, rows.frame[name]).numbers)
+        return condition.holds(read_values(column, rows.data[name]).numbers)
     if column.numeric != isinstance(value, (int, float)):
         expected = "a number" if column.numeric else "a text"
         raise BadInput(f"value={value!r}: the column {name!r} needs {expected} to compare with")
-    values = rows.frame[name]
+    values = rows.data[name]
     there = ~is_missing(column, values)
     plain = values.astype("float64") if column.numeric else values.astype("string")
     return there & np.asarray(_COMPARE[criterion["is"]](plain, value).fillna(False), dtype=bool)
@@ -127,11 +129,8 @@ def label_places(rows: RawClients, schema: Schema) -> np.ndarray:
     """Return the class number of each row's label, -1 where there is none."""
     if schema.label is None:
         return np.full(rows.rows, -1)
-    if rows.frame is not None:
-        labels = rows.frame[schema.label].astype("string").fillna("").to_numpy()
-    elif rows.labels is not None:
-        labels = np.asarray(rows.labels).astype(str)
-    else:
+    labels = modality_of(schema).labels(rows.data)
+    if labels is None:
         return np.full(rows.rows, -1)
     return places(labels, schema.classes)
 

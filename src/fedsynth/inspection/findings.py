@@ -13,7 +13,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.inspection.sample import Sample
 from fedsynth.inspection.selection import Share
 from fedsynth.inspection.survey import Spread
-from fedsynth.inspection.verdict import Finding, Null
+from fedsynth.inspection.verdict import Finding, Null, answered
 from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.generator import Generator
 
@@ -47,25 +47,28 @@ class Findings:
     contrast: tuple[Finding, ...] = ()
     null: Null = ()
     spreads: tuple[Spread, ...] = field(default_factory=tuple)
+    needed: str = ""  # what it would take to answer what cannot be told
 
     @property
     def fires(self) -> bool | None:
         """Whether the two selections differ; None where that cannot be told.
 
-        It cannot if there are not two, if nothing was simulated to hold them against, or if one of the models shows
-        nothing but noise.
+        It cannot if there are not two, if nothing was simulated to compare them with, if one of the models shows
+        nothing but noise, or if noise is so large that even a large difference would not be noticed.
         """
         if not self.contrast or not self.null or self.empty:
             return None
-        return any(finding.fires for finding in self.contrast)
+        return answered(self.contrast)
 
     @property
     def changed(self) -> bool | None:
-        """Whether any selection looks otherwise than in the earlier inspection; None if there was none."""
-        compared = [model for model in self.models.values() if model.change]
-        if not compared or not self.null:
-            return None
-        return any(finding.fires for model in compared for finding in model.change)
+        """Whether any selection looks otherwise than in the earlier inspection; None if that cannot be told."""
+        return answered(self.changes) if self.null else None
+
+    @property
+    def changes(self) -> list[Finding]:
+        """What was compared with an earlier inspection, over all selections."""
+        return [finding for model in self.models.values() for finding in model.change]
 
     @property
     def empty(self) -> list[str]:
@@ -79,6 +82,7 @@ class Findings:
             "recipe": dict(self.recipe),
             "fires": self.fires,
             "changed": self.changed,
+            "needed": self.needed,
             "noise_only": self.empty,
             "contrast": [finding.to_dict() for finding in self.contrast],
             "models": {

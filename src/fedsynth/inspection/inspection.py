@@ -18,7 +18,7 @@ from fedsynth.inspection.released import Seen
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.sample import Sample
 from fedsynth.inspection.step import Rows
-from fedsynth.inspection.verdict import Finding, Null, judge
+from fedsynth.inspection.verdict import Finding, Null, judge, needed
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.privacy.statement import Statement, statement
@@ -28,8 +28,8 @@ from fedsynth.synthesis.payer import Payer, Policy, ledger_of
 from fedsynth.synthesis.training import check_claim
 
 _CAVEATS = (
-    "How many participants met a selection was told as a noisy number, whose cost is part of the sum; the exact number "
-    "was not told.",
+    "How many clients met a selection was revealed as a noisy number, whose cost is part of the sum; the exact number "
+    "was not revealed.",
     "The model and the rules that decide who is selected are public; so are their thresholds, unless the ledger "
     "shows that they were asked for.",
 )
@@ -86,15 +86,19 @@ def conclude(
         tell("simulating what noise alone would show")
         samples, shares = zip(*[(model.sample, model.share) for model in models.values()], strict=True)
         null = inspection.simulation.no_difference(released.trainer, samples, shares, rng.at("null"))
+    compared = _since(inspection, models, earlier, null)
+    contrast = _contrast(inspection, list(models.values()), null)
+    judged = [*contrast, *(finding for model in compared.values() for finding in model.change)]
     findings = Findings(
         released.trainer.schema,
         inspection.schema,
         {"recipe": inspection.request.recipe, **released.trainer.values},
         _statement(inspection, released, ledger, caveats),
-        _since(inspection, models, earlier, null),
-        _contrast(inspection, list(models.values()), null),
+        compared,
+        contrast,
         null,
         released.spreads,
+        needed(judged, null, inspection.simulation.models, inspection.tolerance),
     )
     if out is not None:
         findings.save(out)
@@ -165,7 +169,7 @@ def _since(
 
 
 def _contrast(inspection: Inspection, models: Sequence[Model], null: Null) -> tuple[Finding, ...]:
-    """The two selections held against each other; nothing if there is one alone."""
+    """Compare the two selections; nothing if there is only one."""
     apart = differences(models[0].sample, models[1].sample) if len(models) == 2 else {}
     return judge(apart, null, inspection.simulation.models, inspection.tolerance)
 

@@ -40,5 +40,5 @@ class Earlier:
 
     def sample(self, name: str) -> Sample | None:
         """Return the sample of the selection of that name; None if there was none."""
-        kept = Sample(self.schema).file(self.folder, name)
-        return Sample.load(self.folder, name, self.schema) if kept.is_file() else None
+        kept = Sample.file(self.folder, name, self.schema)
+        return Sample.load(self.folder, name, self.schema) if kept.exists() else None

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from fedsynth.data.clients import RawClients, encode_clients
-from fedsynth.data.encode import ImageEncoding, TableEncoding
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.inspection.unlabelled import strip_labels, without_label
@@ -35,17 +36,11 @@ class Installed:
     """A function of images [rows, height, width(, 3)], of a table without its label, or of a list of texts."""
 
     function: Callable[[Any], Any]
-    label: str | None = None
+    schema: Schema
 
     def __call__(self, rows: RawClients) -> np.ndarray:
         """Hand over the plain rows."""
-        if rows.images is not None:
-            return np.asarray(self.function(rows.images))
-        if rows.texts is not None:
-            return np.asarray(self.function(list(rows.texts)))
-        assert rows.frame is not None
-        hidden = [self.label] if self.label in rows.frame.columns else []
-        return np.asarray(self.function(rows.frame.drop(columns=hidden)))
+        return np.asarray(self.function(modality_of(self.schema).inputs(rows.data)))
 
 
 @dataclass(frozen=True)
@@ -57,9 +52,9 @@ class Graph:
 
     def __call__(self, rows: RawClients) -> np.ndarray:
         """Encode the rows by the public schema and run the graph; a label is not part of its input."""
-        encoded = encode_clients(strip_labels(rows, self.schema.label), without_label(self.schema)).x
+        encoded = encode_clients(strip_labels(rows, self.schema), without_label(self.schema)).x
         numbers = encoded.numpy().astype(np.float32)
-        return self.run(numbers / 255 if rows.images is not None else numbers)
+        return self.run(numbers / 255 if encoded.dtype == torch.uint8 else numbers)
 
 
 def primary_from(schema: Schema, *, onnx: str | None = None, entry_point: str | None = None) -> Primary:
@@ -82,15 +77,8 @@ def graph_from(schema: Schema, content: bytes, where: str) -> Graph:
     """The ONNX model in these bytes, if it takes rows as the schema encodes them."""
     from fedsynth.inspection.onnx_graph import load_graph
 
-    shape = _encoded_shape(without_label(schema))
+    shape = modality_of(without_label(schema)).shape
     return Graph(load_graph(content, shape, (len(schema.classes), 1), where), schema)
-
-
-def _encoded_shape(schema: Schema) -> tuple[int | None, ...]:
-    """The shape of one encoded row; texts are cut into pieces of their own length."""
-    if schema.kind == "image":
-        return ImageEncoding(schema).shape
-    return (TableEncoding(schema).width if schema.kind == "table" else None,)
 
 
 def check_entry_point(name: str) -> None:
@@ -105,7 +93,7 @@ def check_entry_point(name: str) -> None:
 def installed(schema: Schema, name: str) -> Installed:
     """The model that is installed here under a name."""
     check_entry_point(name)
-    return Installed(_entry_points()[name].load(), schema.label)
+    return Installed(_entry_points()[name].load(), schema)
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -126,5 +114,5 @@ def row_scores(model: Primary, rows: RawClients) -> np.ndarray:
     """One number a row; anything else is refused."""
     scores = np.asarray(model(rows), dtype=np.float64)
     if scores.shape not in ((rows.rows,), (rows.rows, 1)) or not np.isfinite(scores).all():
-        raise BadInput(f"the model gave scores of shape {scores.shape}; expected one finite number a row")
+        raise BadInput(f"the model gave scores of shape {scores.shape}; expected one finite number per row")
     return scores.reshape(-1)

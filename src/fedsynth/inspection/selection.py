@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from fedsynth.data.clients import Clients, RawClients
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.inspection.criterion import Criterion, criterion_named
@@ -151,7 +152,7 @@ class Selection:
             for side, bound in (("below", self.below), ("above", self.above))
             if bound
         ]
-        return f"users whose share of rows with {criterion} is {' and '.join(sides)}"
+        return f"clients whose share of rows with {criterion} is {' and '.join(sides)}"
 
     def chosen(self, marks: np.ndarray) -> np.ndarray:
         """Which of one client's rows are trained on, given the rows that meet the criterion."""
@@ -208,7 +209,7 @@ def mark(raw: RawClients, criterion: Criterion, schema: Schema, model: Primary |
         if not len(places):
             continue
         try:
-            rows[places] = criterion.marks(taken(raw, places), schema, model)
+            rows[places] = criterion.marks(taken(raw, places, schema), schema, model)
         except Exception:
             if not criterion.needs_model:
                 raise
@@ -239,15 +240,7 @@ def rows_by_client(raw: RawClients) -> list[np.ndarray]:
     return np.split(order, np.cumsum(raw.sizes)[:-1])
 
 
-def taken(raw: RawClients, places: np.ndarray) -> RawClients:
+def taken(raw: RawClients, places: np.ndarray, schema: Schema) -> RawClients:
     """These rows as those of one client."""
-    return RawClients(
-        owner=np.zeros(len(places), dtype=np.int64),
-        count=1,
-        names=("",),
-        frame=None if raw.frame is None else raw.frame.iloc[places].reset_index(drop=True),
-        images=None if raw.images is None else raw.images[places],
-        labels=None if raw.labels is None else raw.labels[places],
-        client_column=raw.client_column,
-        texts=None if raw.texts is None else tuple(raw.texts[place] for place in places),
-    )
+    rows, owner = modality_of(schema).take(raw.data, places), np.zeros(len(places), dtype=np.int64)
+    return RawClients(owner, 1, ("",), rows, client_column=raw.client_column)

@@ -47,7 +47,7 @@ class Rows:
     def encoded(self) -> Clients:
         """All rows, selected or not: what is wrong with one must not depend on the selection."""
         unlabelled = self.trained.label != self.schema.label
-        raw = strip_labels(self.raw, self.schema.label) if unlabelled else self.raw
+        raw = strip_labels(self.raw, self.schema) if unlabelled else self.raw
         return encode_clients(raw, self.trained)
 
     def marks(self, criterion: Criterion) -> Marks:

@@ -6,7 +6,7 @@ not shares of samples (Augenstein et al. 2020, equation 1), which is exact at th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -15,10 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.data.text import END, UNKNOWN, TextEncoding
+from fedsynth.data.text import END, UNKNOWN, Text
 from fedsynth.errors import BadInput
 from fedsynth.models.language import LanguageModel
-from fedsynth.models.model import Params, layouts
 from fedsynth.rng import Rng
 from fedsynth.synthesis.generator import Generator
 
@@ -33,13 +32,13 @@ class Speaker:
     generator: Generator
 
     def __post_init__(self) -> None:
-        if self.generator.schema.kind != "text":
+        if not self.generator.schema.vocabulary:
             raise BadInput(f"kind={self.generator.schema.kind}: expected a model of texts")
 
     @cached_property
-    def encoding(self) -> TextEncoding:
+    def encoding(self) -> Text:
         """How its texts are made of symbols."""
-        return TextEncoding(self.generator.schema)
+        return Text(self.generator.schema)
 
     @cached_property
     def model(self) -> LanguageModel:
@@ -47,20 +46,14 @@ class Speaker:
         model = cast(LanguageModel, self.generator.model)
         return replace(model, temperature=1.0, top=0)
 
-    @cached_property
-    def params(self) -> Mapping[str, Params]:
-        """Its parameters by name."""
-        shapes = layouts(self.model)
-        return {part: shapes[part].split(flat) for part, flat in self.generator.parts.items()}
-
     def rows(self, count: int, rng: Rng) -> Tensor:
         """Drawn texts as symbols [count, length + 1]."""
-        return self.model.sample(self.params, torch.zeros(count), rng)
+        return self.model.sample(self.generator.params, torch.zeros(count), rng)
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """The exact joint probability of each text, its end included."""
-        encoded = self.encoding.encode(texts)
-        return self.model.log_probability(self.params, encoded).exp().double().numpy()
+        encoded = self.encoding.encode(texts)[0]
+        return self.model.log_probability(self.generator.params, encoded).exp().double().numpy()
 
 
 def unknown_by_position(
@@ -72,7 +65,7 @@ def unknown_by_position(
         raise BadInput("vocabulary='bytes': a model of bytes has no unknown words; give one of words")
     places = min(positions, speaker.encoding.length)
     rows = speaker.rows(texts, rng.at("texts"))
-    chances = speaker.model.following(speaker.params, rows[:, :places])
+    chances = speaker.model.following(speaker.generator.params, rows[:, :places])
     ended = torch.cumsum((rows[:, :places] == END).to(torch.int64), dim=1) > 0
     going = (~ended).to(chances.dtype)
     unknown = (going * chances[..., UNKNOWN]).sum(0)
@@ -113,7 +106,7 @@ def words_by_ratio(
 
 def _joint(one: Speaker, other: Speaker, rng: Rng, texts: int) -> list[Shift]:
     drawn = [
-        set(speaker.encoding.decode(speaker.rows(texts, rng.at("side", side))))
+        set(speaker.encoding.texts(speaker.rows(texts, rng.at("side", side))))
         for side, speaker in enumerate((one, other))
     ]
     words = sorted((drawn[0] | drawn[1]) - {""})
@@ -131,7 +124,7 @@ def _shares(one: Speaker, other: Speaker, rng: Rng, texts: int) -> list[Shift]:
 
 def _word_shares(speaker: Speaker, rows: Tensor) -> np.ndarray:
     """The mean probability of the unknown word and of each word of the vocabulary, over all places of these texts."""
-    chances = speaker.model.following(speaker.params, rows[:, :-1])
+    chances = speaker.model.following(speaker.generator.params, rows[:, :-1])
     going = (torch.cumsum((rows[:, :-1] == END).to(torch.int64), dim=1) == 0).to(chances.dtype)
     total = (chances * going[..., None]).sum((0, 1))[UNKNOWN:]
     return np.asarray((total / total.sum()).double().numpy())

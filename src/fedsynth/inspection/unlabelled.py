@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedsynth.data.clients import RawClients
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
 
 
@@ -20,9 +21,6 @@ def without_label(schema: Schema) -> Schema:
     )
 
 
-def strip_labels(raw: RawClients, label: str | None) -> RawClients:
+def strip_labels(raw: RawClients, schema: Schema) -> RawClients:
     """The same rows without their labels."""
-    frame = raw.frame
-    if frame is not None and label in frame.columns:
-        frame = frame.drop(columns=[label])
-    return replace(raw, frame=frame, labels=None)
+    return replace(raw, data=modality_of(schema).unlabelled(raw.data))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
+from fedsynth.errors import BadInput
 from fedsynth.inspection.auxiliary import Trainer
 from fedsynth.inspection.contrast import differences
 from fedsynth.inspection.sample import Sample, made_up_clients, pooled
@@ -26,23 +27,35 @@ _ALARMS = (
     0.02  # for Student's quantile, over all statistics; noise alone passes in about 4%, without tolerance
 )
 _LEAST_DEVIATIONS = 3.0
+BLIND = (
+    0.5  # all statistics end at 1: a threshold beyond this would overlook a difference in half of the rows
+)
+LEAST_MODELS = 4  # fewer simulated models do not show how much noise varies
+_MANY_MODELS = 64
 Null = Sequence[Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One statistic and what it was held against."""
+    """One statistic and what it is compared with."""
 
     name: str
     value: float
     expected: float  # what noise alone gives on average
     deviation: float
-    threshold: float | None  # None where nothing was simulated to hold the value against
+    threshold: float | None  # None where nothing was simulated to compare with
 
     @property
     def fires(self) -> bool:
         """Whether the difference is more than noise and tolerance explain, as far as that can be told."""
         return self.threshold is not None and self.value > self.threshold
+
+    @property
+    def answer(self) -> bool | None:
+        """Whether there is a difference; None where even a large one would not have been noticed."""
+        if self.fires:
+            return True
+        return None if self.threshold is None or self.threshold > BLIND else False
 
     @property
     def excess(self) -> float:
@@ -51,7 +64,48 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {**asdict(self), "fires": self.fires}
+        return {**asdict(self), "fires": self.fires, "answer": self.answer}
+
+
+def answered(findings: Sequence[Finding]) -> bool | None:
+    """The answer of several statistics: yes if one says so, no if all do, otherwise it cannot be told."""
+    answers = {finding.answer for finding in findings}
+    return True if True in answers else False if answers == {False} else None
+
+
+def needed(findings: Sequence[Finding], null: Null, models: int, tolerance: float = TOLERANCE) -> str:
+    """The sentence that says what it takes to answer statistics that cannot be answered; empty if all can be.
+
+    >>> null = [{"gap": 0.1}, {"gap": 0.2}, {"gap": 0.15}]
+    >>> print(needed(judge({"gap": 0.1}, null, models=2), null, 2))
+    Simulate more models: with models = 4 under [test], a difference of 0.5 would be noticed.
+    """
+    unclear = [finding for finding in findings if finding.answer is None]
+    if not unclear:
+        return ""
+    if not null:
+        return f"Simulate what noise alone shows: set models = 8 (at least {LEAST_MODELS}) under [test]."
+
+    def highest(count: int) -> float:
+        deviations = _deviations(len(findings), count)
+        return max(tolerance + each.expected + deviations * each.deviation for each in unclear)
+
+    for count in (count for count in (4, 6, 8, 12, 16, 24, 32, _MANY_MODELS) if count > models):
+        if highest(count) <= BLIND:
+            return (
+                f"Simulate more models: with models = {count} under [test], a difference of {BLIND:g} would be "
+                "noticed."
+            )
+    return (
+        f"Noise alone gives differences around {max(each.expected for each in unclear):.2g} (of at most 1), and more "
+        "simulated models would not help: it takes more clients, a larger epsilon, or fewer columns."
+    )
+
+
+def _deviations(statistics: int, models: int) -> float:
+    """How many deviations above the mean of noise a threshold lies."""
+    quantile = float(student.isf(_ALARMS / max(1, statistics), max(1, models - 1)))
+    return max(_LEAST_DEVIATIONS, quantile)
 
 
 def judge(
@@ -65,8 +119,7 @@ def judge(
     >>> found[0].fires, round(found[0].threshold, 2)
     (True, 0.44)
     """
-    quantile = float(student.isf(_ALARMS / max(1, len(values)), max(1, models - 1)))
-    deviations = max(_LEAST_DEVIATIONS, quantile)
+    deviations = _deviations(len(values), models)
     findings = []
     for name, value in values.items():
         noise_values = [entry[name] for entry in null if name in entry]
@@ -84,6 +137,13 @@ class Simulation:
     models: int = 8
     rows: int = 32
     shown: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.models and self.models < LEAST_MODELS:
+            raise BadInput(
+                f"models={self.models}: how much noise varies is not seen from fewer than {LEAST_MODELS} simulated "
+                "models; set 8, or 0 to simulate nothing"
+            )
 
     def no_difference(
         self, trainer: Trainer, samples: Sequence[Sample], shares: Sequence[Share], rng: Rng

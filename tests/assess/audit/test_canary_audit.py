@@ -9,7 +9,7 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 
 from fedsynth.assess.audit.audit import audit
 from fedsynth.assess.audit.audit_setup import EXAMPLE, Setup
-from fedsynth.assess.audit.canary import Seen, log_likelihood, made_up, watch_clients
+from fedsynth.assess.audit.canary import Game, Seen, log_likelihood, made_up, watch_clients
 from fedsynth.assess.audit.noise_family import NoiseFamily, with_noise
 from fedsynth.assess.audit.one_run import one_run
 from fedsynth.assess.audit.white_box import white_box
@@ -99,7 +99,8 @@ def test_the_same_seed_gives_the_same_audit_and_fresh_noise_another():
     settings = {"canaries": 200, "runs": 1}
     first, second = (audit(algorithm, EXAMPLE, 1e-5, **settings, rng=Rng(5)) for _ in range(2))
     assert first == second
-    assert watch_clients(algorithm, EXAMPLE, 200, 1, Rng()).scores.shape == (200,)
+    game = Game(algorithm, 200, algorithm.charges()[0].event, Rng())
+    assert watch_clients(game, EXAMPLE).scores.shape == (200,)
 
 
 def gaussian_seen(noise, count=20_000, seed=0):
@@ -149,12 +150,12 @@ def test_the_attack_is_the_likelihood_ratio():
 
 @pytest.mark.parametrize("schema", [SCHEMA, EXAMPLE])
 def test_made_up_rows_fit_the_schema(schema):
-    from fedsynth.data.encode import TableEncoding
+    from fedsynth.data.table import Table
 
     held = made_up(schema, 5, 3, Rng(1))
     assert held.sizes.tolist() == [0, 0, 0, *[20] * 5]
-    frame = TableEncoding(schema).decode(held.x, held.y)
-    x, y = TableEncoding(schema).encode(frame)
+    frame = Table(schema).decode(held.x, held.y)
+    x, y = Table(schema).encode(frame)
     assert len(x) == 100 and (y == held.y).all()
 
 

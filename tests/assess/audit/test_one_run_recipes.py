@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from fedsynth.assess.audit.audit import audit
-from fedsynth.assess.audit.audit_setup import EXAMPLE, EXAMPLE_IMAGE, EXAMPLE_TEXT, Setup
+from fedsynth.assess.audit.audit_setup import EXAMPLES, Setup
 from fedsynth.assess.audit.canary import Directions
 from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.recipes.budget import Target
 from fedsynth.recipes.registry import RECIPES
 from fedsynth.rng import Rng
 
-SCHEMAS = {"table": EXAMPLE, "image": EXAMPLE_IMAGE, "text": EXAMPLE_TEXT}
 ALL_OFFERS = [(recipe, *offer) for recipe in RECIPES.values() if recipe.promises for offer in recipe.offers]
 # the first offer of every recipe, and each other kind of offer once: recipes share the mechanisms behind them
 OFFERS = [
@@ -49,7 +48,7 @@ def test_every_promise_of_every_recipe_is_audited_in_one_run(recipe, unit, trust
     if recipe.name == "dp_fed_wae":
         del given["rounds"]
     values = recipe.values({name: value for name, value in given.items() if name in known})
-    setup = Setup(recipe, SCHEMAS[recipe.kinds[0]], values, 1e-5, 1 if recipe.pooled else 40, unit, trust)
+    setup = Setup(recipe, EXAMPLES[recipe.kinds[0]], values, 1e-5, 1 if recipe.pooled else 40, unit, trust)
     found = audit(setup.algorithm(200), setup.schema, 1e-5, canaries=200, rng=Rng(1))
     assert (found.unit, found.trust, found.exceeds) == (unit, trust, False)
     seen = found.one_run.detail

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedsynth.assess.attacks.article29 import NAMES, Risk
 from fedsynth.assess.scores.score import Score, failure
 from fedsynth.assess.suite import Evaluation
 from fedsynth.data.clients import clients_from
@@ -70,7 +71,7 @@ def template(seed: int | None = None) -> Path:
     made.fit(clients_from(real_rows(), client_column="owner"), folder=folder)
     rows = made.sample(400, seed=1)
     assert isinstance(rows, pd.DataFrame)
-    write_released(rows, Folder(folder), folder / "synthetic.parquet")
+    write_released(rows, Folder(folder), schema)
     return folder
 
 
@@ -115,11 +116,42 @@ def scored() -> Evaluation:
         failure("detection", "the synthetic rows have one class"),
     )
     marginals = [{"columns": ["age", "ill"], "ways": 2, "distance": 0.2, "halves": 0.05}]
+    joint = {
+        "columns": ["age", "ill"], "bins": [["0 to 50", "50 to 99"], ["no", "yes"]], "change": -0.7,
+        "real": [[0.4, 0.1], [0.1, 0.4]], "synthetic": [[0.2, 0.3], [0.3, 0.2]],
+    }  # fmt: skip
+    closest = {
+        "edges": [0.0, 0.5, 1.0], "synthetic": [0.4, 0.6], "holdout": [0.5, 0.5], "synthetic_median": 0.6,
+        "holdout_median": 0.5, "synthetic_copies": 0.0, "holdout_copies": 0.01, "rows": 300,
+    }  # fmt: skip
     details = {
         "columns": [ages, sexes], "associations": pair, "attacks": [attack], "marginals": marginals,
-        "rows": {"real": 300, "synthetic": 400, "test": None},
+        "rows": {"real": 300, "synthetic": 400, "test": None}, "pairs": [joint], "closest": closest,
+        "embedding": {"real": [[0, 1], [1, 0]], "synthetic": [[0, 0.5], [1, 1]], "explained": [0.5, 0.3]},
+        "risks": [Risk(name, 200, 30, 20, 5).to_dict() for name in NAMES],
     }  # fmt: skip
     return Evaluation(scores, details)
+
+
+def wide(count: int = 57) -> Evaluation:
+    """The same for a table of very many columns with long names that begin alike."""
+    small = scored()
+    first = small.details["columns"][0]
+    bins = {"bins": [f"{i} to {i + 1}" for i in range(30)], "edges": list(range(31))}
+    shares = {"real": [1 / 30] * 30, "synthetic": [2 / 30] * 15 + [0.0] * 15}
+    names = [f"individual_deductible_or_copayment_of_plan_{i:02d}_measured" for i in range(count)]
+    summary = {"distinct": 30, "lowest": 0.0, "middle": 15.0, "mean": 15.0, "highest": 30.0, "deviation": 8.7}
+    more = {
+        "summary": {"real": summary, "synthetic": summary},
+        "alerts": ["mostly missing (real 60%, synthetic 70%)"],
+    }
+    columns = [{**first, **bins, **shares, **more, "name": name} for name in names]
+    square = np.linspace(-1, 1, count * count).reshape(count, count)
+    relations = {"names": names, "real": square.tolist(), "synthetic": (square / 2).tolist()}
+    return Evaluation(small.scores, {**small.details, "columns": columns, "associations": relations})
+
+
+PATIENCE_MS = 600_000  # a busy machine opens a page in its own time
 
 
 @contextmanager
@@ -131,8 +163,9 @@ def browser():
     with playwright.sync_playwright() as driver, tempfile.TemporaryDirectory() as profile:
         try:
             opened = driver.chromium.launch_persistent_context(
-                profile, executable_path=CHROMIUM, args=FLAGS, color_scheme="light"
+                profile, executable_path=CHROMIUM, args=FLAGS, color_scheme="light", timeout=PATIENCE_MS
             )
+            opened.set_default_timeout(PATIENCE_MS)
         except playwright.Error as error:
             pytest.skip(f"chromium does not start here: {str(error).splitlines()[0]}")
         try:

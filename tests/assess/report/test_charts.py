@@ -1,10 +1,12 @@
+import re
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from small_run import HOSTILE, scored
 
-from fedsynth.assess.report.axis import Scale, ticks
+from fedsynth.assess.report.axis import LETTER, Scale, ticks
 from fedsynth.assess.report.curve import Series, curve, roc
 from fedsynth.assess.report.histogram import spread
 from fedsynth.assess.report.markup import join, tag
@@ -136,3 +138,13 @@ def test_color_images_and_few_images_fit():
     assert tiles(np.zeros((3, 4, 4, 3), dtype=np.uint8), None).shape == (5, 50, 3)
     with pytest.raises(BadInput, match="expected"):
         tiles(np.zeros((0, 4, 4), dtype=np.uint8), None)
+
+
+def test_long_numbers_under_a_histogram_have_room():
+    edges = [float(round(10 ** (5 * i / 32))) for i in range(33)]
+    bins = [f"{a:g} to {b:g}" for a, b in pairwise(edges)]
+    drawn = str(spread({"name": "gain", "bins": bins, "edges": edges, "synthetic": [1 / 32] * 32}))
+    labels = re.findall(r'x="([\d.]+)"[^>]*class="tick"[^>]*>([\d,]+)<', drawn)
+    assert labels[0][1] == "1" and labels[-1][1] == "100,000"
+    gaps = [float(right) - float(left) for (left, _), (right, _) in pairwise(labels)]
+    assert min(gaps) > 1.5 * len("100,000") * LETTER  # the last is written to the left of its place

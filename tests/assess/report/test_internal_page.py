@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_run import HOSTILE, make_run, scored
 
-from fedsynth.assess.report.comparison_chapters import attack_chapter
+from fedsynth.assess.report.attack_chapter import attack_chapter
 from fedsynth.assess.report.internal import internal_page
 from fedsynth.assess.report.markup import join
 from fedsynth.assess.report.record import Record
@@ -36,7 +36,7 @@ def test_all_chapters_are_there(text):
 
 
 def test_failed_scores_are_shown_with_their_reason(text):
-    assert text.count("the synthetic rows have one class") == 2
+    assert text.count("the synthetic rows have one class") == 1
     assert "column shapes: bmi" in text and "all are missing" in text
 
 
@@ -107,7 +107,7 @@ def test_the_page_of_a_very_wide_table_stays_below_5_megabytes(run):
     details = {"columns": columns, "associations": wide}
     text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
     assert len(text.encode()) < 5_000_000
-    assert "280 further columns are left out" in text
+    assert "280 more columns are left out" in text
 
 
 def test_shadow_generators_are_told_with_their_number_and_width(run):
@@ -118,5 +118,5 @@ def test_shadow_generators_are_told_with_their_number_and_width(run):
         (None, "60 shadow generators of 1,000 rows were trained, with the run's own model"),
         ({"run": [128], "shadows": [16]}, "their layers have 16 neurons, those of the run 128"),
     ):
-        section = attack_chapter([{**attack, "narrowed": narrowed}], statement)
+        section = attack_chapter({"attacks": [{**attack, "narrowed": narrowed}]}, statement)
         assert words in unescape(join(section.body))

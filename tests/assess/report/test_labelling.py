@@ -22,7 +22,7 @@ ASKED = Schema(
 
 def model(level, share):
     images = np.full((12, 8, 8), level, dtype=np.uint8)
-    return Model("all rows", None, Sample(without_label(ASKED), images=images), Share(share, 0.01))
+    return Model("all rows", None, Sample(without_label(ASKED), (images, None)), Share(share, 0.01))
 
 
 def findings(contrast=(), null=(), shares=(0.5, 0.5)):
@@ -52,7 +52,7 @@ def test_a_small_difference_is_none():
 
 def test_where_nothing_was_simulated_no_number_is_more_than_noise():
     page = inspection_page(findings((Finding("mean intensity", 0.7, 0.0, 0.0, None),)))
-    assert "Nothing was simulated to hold these numbers against" in page and "trained again" not in page
+    assert "Nothing was simulated to compare these numbers with" in page and "trained again" not in page
     assert "<td>cannot be told</td>" in page and ">yes<" not in page
 
 
@@ -68,10 +68,13 @@ def test_labels_given_in_a_browser_come_out_as_csv_and_json(tmp_path):
     path.write_text(labelling_page(findings(), most=4))
     with sync.sync_playwright() as started:
         try:
-            browser = started.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+            browser = started.chromium.launch(
+                executable_path=_chromium(), args=["--no-sandbox"], timeout=600_000
+            )
         except sync.Error as error:
             pytest.skip(f"no browser: {error}")
         tab = browser.new_page()
+        tab.set_default_timeout(600_000)
         problems = []
         tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         tab.goto(path.as_uri())

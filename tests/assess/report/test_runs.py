@@ -1,13 +1,14 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 from small_run import SIMULATION, make_run, scored
 
 from fedsynth.assess.image_steps import FRECHET
 from fedsynth.assess.report.run_pages import compare_page, list_page
-from fedsynth.assess.report.runs import find_runs, summary, why_not_compared
+from fedsynth.assess.report.runs import find_runs, scored_on_others, summary, why_not_compared
 from fedsynth.assess.scores.score import Score, save_scores
 from fedsynth.errors import BadInput
 
@@ -100,7 +101,30 @@ def test_runs_side_by_side_have_a_disc_each(tmp_path):
 
 def test_runs_without_scores_are_compared_without_pictures(tmp_path):
     text = compare_page([summary(make_run(tmp_path), "a")])
-    assert 'class="seat"' not in text and "There are no scores to draw" in text
+    assert 'class="seat"' not in text and "No scores yet: " in text
+
+
+def test_runs_scored_on_different_rows_are_not_drawn_together(tmp_path):
+    runs = [make_run(tmp_path, name) for name in ("one", "two")]
+    for place, run in enumerate(runs):
+        evaluation = scored()
+        useful = evaluation["gradient boosting: auc"]
+        other = replace(useful, detail={**useful.detail, "test_rows": f"rows {place}"})
+        save_scores([score for score in evaluation.scores if score != useful] + [other], run / "scores.json")
+    summaries = [summary(run, run.name) for run in runs]
+    assert scored_on_others(summaries, "test") == "one and two were scored on different test rows"
+    assert scored_on_others(summaries, "real") is None
+    text = compare_page(summaries)
+    assert "one and two were scored on different test rows" in text and text.count('class="seat"') == 2
+
+
+def test_an_unfinished_run_tells_when_and_how_long_it_takes(tmp_path):
+    run = unfinished(tmp_path)
+    line = '{"version": %d, "loss": 1.0, "seconds": 30, "epsilon": 1.0}\n'
+    (run / "history.jsonl").write_text("".join(line % version for version in (1, 2)))
+    found = summary(run)
+    assert found.seconds_left == 30 and found.date[:2] == "20"
+    assert "about 30 s left" in list_page([found], {found.key: run})
 
 
 def measured(folder, name, weights):

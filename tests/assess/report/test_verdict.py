@@ -28,7 +28,9 @@ def test_the_grade_follows_epsilon(epsilon, level, grade):
 
 
 def test_the_sentence_says_what_a_guess_can_become():
-    assert "one participant into at most 73.2% certainty (epsilon 1, delta 1e-05)" in private(CLAIM).sentence
+    assert (
+        "from 50% to at most 73.2% sure about one client (epsilon 1, delta 1e-05)" in private(CLAIM).sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,27 @@ def test_faithful_goes_by_the_lower_score_and_names_the_weakest_column():
     found = faithful(scored().scores)
     assert (found.level, found.grade) == ("fair", "Fair")
     assert "weakest column is age with 80%" in found.sentence
+
+
+def test_detection_counts_and_the_columns_that_give_rows_away_are_named():
+    close = [
+        Score("column shapes", 0.97, detail={"parts": {"age": 0.9}, "overlap": {"age": 0.96, "bmi": 0.95}})
+    ]
+    name, blamed = "detection by gradient boosting: AUC", {"bmi": 0.3, "age": 0.01}
+    assert faithful(close).grade == "Close"
+    found = faithful([*close, Score(name, 0.988, "min", (0.5, 1.0), detail={"blamed": blamed})])
+    assert (found.level, found.grade) == ("bad", "Rough")
+    assert (
+        "can almost always tell synthetic rows from real ones (AUC 0.988; 0.5 is guessing), mostly by bmi, age"
+        in found.sentence
+    )
+    assert "weakest column is bmi with 95%" in found.sentence  # by what the histograms show
+    spread = faithful([*close, Score(name, 0.9, "min", (0.5, 1.0), detail={"blamed": {}})])
+    assert spread.grade == "Fair" and "many columns together" in spread.sentence
+
+
+def test_an_epsilon_beyond_all_meaning_is_one_sentence():
+    assert "at most practically 100% sure about" in private(replace(CLAIM, epsilon=60.0)).sentence
 
 
 def test_without_scores_nothing_is_claimed():

@@ -25,7 +25,7 @@ def serving(folder, host="127.0.0.1"):
 
 
 def ask(port, target, method="GET", **headers):
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=600)
     connection.request(
         method, target, headers={name.replace("_", "-"): value for name, value in headers.items()}
     )

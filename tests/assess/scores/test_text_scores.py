@@ -7,8 +7,8 @@ import torch
 from fedsynth.assess.scores.reader import Reader, unigrams
 from fedsynth.assess.scores.text_fidelity import TrigramModel, duplicates, ngram_overlap, vocabulary_overlap
 from fedsynth.assess.suite import evaluate
-from fedsynth.data.clients import text_clients_from
 from fedsynth.data.schema import Schema
+from fedsynth.data.text import text_clients_from
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 from fedsynth.synthesis.synthesizer import Synthesizer

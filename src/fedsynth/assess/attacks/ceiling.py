@@ -17,6 +17,7 @@ from dp_accounting import DpEvent
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.accountant import COARSE, answer_steps, composed, interval_for, quiet
+from fedsynth.privacy.loss_distribution import deltas_of
 from fedsynth.privacy.pairs import steps_of
 
 _EPSILONS = np.concatenate([np.linspace(0.0, 4.0, 41), np.linspace(4.25, 16.0, 48)])
@@ -67,7 +68,7 @@ class Ceiling:
             return cls(tuple(zip(spent, _DELTAS.tolist(), strict=True)))
         with quiet():
             interval = interval_for(steps, _PROFILE_DELTA, COARSE)
-            deltas = composed(steps, interval).get_delta_for_epsilon(_EPSILONS)
+            deltas = deltas_of(composed(steps, interval), _EPSILONS)
         inside = np.clip(deltas, 0.0, 1.0)  # sums of many small numbers can come out just above 1
         return cls(tuple(zip(_EPSILONS.tolist(), inside.tolist(), strict=True)))
 

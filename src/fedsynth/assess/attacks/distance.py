@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,14 +19,17 @@ from fedsynth.assess.attacks.attack import attack_failures, attack_scores
 from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.scores.holdout import check_apart, one_each
 from fedsynth.assess.scores.score import Score
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
 MOST_ASKED = 2_000  # members, and as many others
 LEAST_ASKED = 20
 MOST_SYNTHETIC = 100_000
+_MOST_KNOWN = 20_000  # training rows that distances are measured to
+_DISTANCE_BINS = 30
+_EQUAL = 1e-5  # a distance up to which rounding makes rows differ
 _AT_ONCE = 2**23  # distances held in memory
 
 
@@ -44,7 +48,7 @@ def as_points(frame: pd.DataFrame, schema: Schema) -> Tensor:
     if not len(frame):
         raise BadInput("there are no rows; expected at least one")
     unlabelled = schema.with_label(None)
-    encoding = TableEncoding(unlabelled)
+    encoding = Table(unlabelled)
     x, _ = encoding.encode(frame[list(schema.names)])
     pieces = []
     for block in encoding.blocks:
@@ -154,3 +158,32 @@ def nearest_neighbor_attack(
         "share_nearer_than_others": float(ties),
     }
     return attack_scores(name, -near, -far, ceiling, detail)
+
+
+def closest_records(
+    real: pd.DataFrame, synthetic: pd.DataFrame, holdout: pd.DataFrame, schema: Schema, *, seed: int = 0
+) -> dict[str, Any]:
+    """How near synthetic rows, and real ones that no generator saw, come to their closest training row: histograms.
+
+    Both are equally many. Synthetic rows that lie nearer than strangers do are too much like somebody in particular.
+    """
+    rng = Rng(seed)
+    check_apart(real, holdout, schema)
+    strangers = one_each(holdout, schema, rng.at("others"))
+    count = min(len(strangers), len(synthetic), MOST_ASKED)
+    known = as_points(drawn(real, min(len(real), _MOST_KNOWN), rng.at("known")), schema)
+    near = {
+        "synthetic": nearest_distances(
+            as_points(drawn(synthetic, count, rng.at("synthetic")), schema), known
+        ),
+        "holdout": nearest_distances(as_points(strangers.iloc[:count], schema), known),
+    }
+    highest = max(float(torch.quantile(each, 0.99)) for each in near.values()) or 1.0
+    edges = np.linspace(0.0, highest, _DISTANCE_BINS + 1)
+    shares = {
+        name: (np.histogram(np.minimum(each.numpy(), highest), edges)[0] / count).tolist()
+        for name, each in near.items()
+    }
+    copies = {f"{name}_copies": float((each < _EQUAL).double().mean()) for name, each in near.items()}
+    medians = {f"{name}_median": float(each.median()) for name, each in near.items()}
+    return {"edges": edges.tolist(), **shares, **copies, **medians, "rows": count}

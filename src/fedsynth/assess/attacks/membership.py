@@ -20,8 +20,8 @@ from fedsynth.assess.attacks.attribute import read_codes
 from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.attacks.distance import as_points, nearest_distances
 from fedsynth.assess.scores.score import Score
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
@@ -139,7 +139,7 @@ def choose_targets(population: pd.DataFrame, schema: Schema, count: int, rng: Rn
 
 def describe(table: pd.DataFrame, schema: Schema) -> dict[str, np.ndarray]:
     """The features of Stadler et al.: naive (mean, median, spread of columns), histogram, correlations."""
-    x, y = TableEncoding(schema).encode(table[list(schema.names)])
+    x, y = Table(schema).encode(table[list(schema.names)])
     codes = read_codes(table, schema)
     absent = np.isnan(codes)
     means = np.where(absent, 0.0, codes).sum(0) / np.maximum(1, (~absent).sum(0))

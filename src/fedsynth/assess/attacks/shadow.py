@@ -19,8 +19,8 @@ from torch import Tensor
 
 from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.data.clients import Clients
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Memory
 from fedsynth.federation.loop import learn_balance
@@ -243,16 +243,15 @@ class Shadows:
         values = recipe_named(self.recipe).values(self.values)
         synthetic = []
         for number, state in enumerate(states):
-            parts = {part: state.parts[part] for part in self.algorithm.model.generative}
-            generator = Generator(self.schema, self.recipe, values, parts, state.balance)
-            drawn = generator.sample(rows, rng.at("sample", number))
-            assert isinstance(drawn, pd.DataFrame)
-            synthetic.append(drawn)
+            model = self.algorithm.model
+            parts = {part: state.parts[part] for part in model.generative}
+            generator = Generator(self.schema, self.recipe, values, parts, state.balance, model)
+            synthetic.append(generator.sample(rows, rng.at("sample", number)))
         return synthetic
 
     def deal(self, table: pd.DataFrame, rng: Rng) -> Clients:
         """The rows in random hands; a row more at the end changes nobody else's."""
-        x, y = TableEncoding(self.schema).encode(table[list(self.schema.names)])
+        x, y = Table(self.schema).encode(table[list(self.schema.names)])
         owner = np.minimum((rng.uniforms(len(table)) * self.clients).astype(np.int64), self.clients - 1)
         order = torch.from_numpy(np.argsort(owner, kind="stable"))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=self.clients))])

@@ -1,8 +1,8 @@
 """How much privacy is lost at least: empirical lower bounds on epsilon, beside the claim.
 
-The recipe runs as it would, on made-up rows, with canaries among its participants. From what is released each
+The recipe runs as it would, on made-up rows, with canaries among its clients. From what is released each
 canary is guessed to be in or out. If the guesses are better than the claim allows, the claim is false, whatever the
-reason: too little noise, a clip that does not hold, a participant counted twice. The same training is read in two
+reason: too little noise, a clip that does not hold, a client counted twice. The same training is read in two
 ways: white_box.py takes the noise of two canaries as independent, one_run.py assumes nothing.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dp_accounting import DpEvent
-
 from fedsynth.assess.attacks.audit_bound import Bound
-from fedsynth.assess.audit.canary import Seen, Tell, together, watch_clients
+from fedsynth.assess.audit.canary import Game, Seen, Tell, together, watch_clients
+from fedsynth.assess.audit.history_canary import watch_histories
 from fedsynth.assess.audit.local_audit import is_local, watch_local
+from fedsynth.assess.audit.mixture_canary import watch_mixture
 from fedsynth.assess.audit.noise_family import NoiseFamily
 from fedsynth.assess.audit.one_run import one_run
 from fedsynth.assess.audit.record_canary import watch_records
@@ -28,6 +28,8 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Charge
 from fedsynth.recipes.budget import adjacency_of
 from fedsynth.rng import Rng
+from fedsynth.training.history_sums import HistorySums
+from fedsynth.training.mixture_sums import MixtureSums
 from fedsynth.training.table_sums import TableSums
 
 LEAST_CANARIES = 200
@@ -121,7 +123,7 @@ def audit(
     charge = _training_charge(promise)
     rounds = promise.schedule.participations(promise.rounds) if charge.holder == "client" else promise.rounds
     family = NoiseFamily(charge.event, rounds * charge.release.count, adjacency_of(promise))
-    observed = _watch(algorithm, schema, canaries, runs, rng or Rng(), charge.event, tell)
+    observed = _watch(Game(algorithm, canaries, charge.event, rng or Rng(), runs, tell), schema)
     return Audit(
         algorithm.name,
         charge.release.unit,
@@ -135,25 +137,23 @@ def audit(
     )
 
 
-def _watch(
-    algorithm: Algorithm,
-    schema: Schema,
-    canaries: int,
-    runs: int,
-    rng: Rng,
-    event: DpEvent,
-    tell: Tell | None,
-) -> Seen:
+def _watch(game: Game, schema: Schema) -> Seen:
     """Play the game that fits where the recipe adds its noise."""
+    algorithm = game.algorithm
     if algorithm.mechanism.release is None:
-        return watch_records(algorithm, canaries, runs, rng, event=event, tell=tell)
-    if is_local(algorithm):
-        return together([watch_local(algorithm, canaries, rng.at("run", n), tell=tell) for n in range(runs)])
+        return watch_records(game)
+    if is_local(algorithm) and not of_records(algorithm):
+        return together([watch_local(game.of_run(n)) for n in range(game.runs)])
     if algorithm.record_sums is not None:
-        game = watch_tables if isinstance(algorithm.record_sums, TableSums) else watch_sites
-        each = [game(algorithm, canaries, rng.at("run", n), event=event, tell=tell) for n in range(runs)]
-        return together(each)
-    return watch_clients(algorithm, schema, canaries, runs, rng, event=event, tell=tell)
+        watches = {TableSums: watch_tables, HistorySums: watch_histories, MixtureSums: watch_mixture}
+        watch = watches.get(type(algorithm.record_sums), watch_sites)
+        return together([watch(game.of_run(n)) for n in range(game.runs)])
+    return watch_clients(game, schema)
+
+
+def of_records(algorithm: Algorithm) -> bool:
+    """Whether clients send sums over records, each of which is protected."""
+    return getattr(algorithm.record_sums, "unit", "client") == "record"
 
 
 def _check(canaries: int, confidence: float, delta: float) -> None:

@@ -25,7 +25,7 @@ _USUAL_RECORDS = 10_000
 _USUAL_CLIENTS = {
     "client": 1000,
     "record": 10,
-}  # of a recipe: participants, or the sites that hold their records
+}  # of a recipe: clients, or the sites that hold their records
 _WIDTHS = (16, 32, 64, 128, 256, 512)
 _MOST_WORK = 1e9  # numbers that canaries send in all
 _NOISE_WORK, _ROUNDING_WORK = (
@@ -52,6 +52,24 @@ EXAMPLE_IMAGE = Schema.from_dict(
     }
 )
 EXAMPLE_TEXT = Schema(kind="text", vocabulary=("the", "a", "is", "to", "and", "of", "."), length=6)
+EXAMPLE_LINKED = Schema.from_dict(
+    {
+        "version": 2,
+        "tables": {
+            "person": {"id": "person", "columns": [{"name": "sex", "type": "binary"}]},
+            "visit": {
+                "parent": "person",
+                "key": "person",
+                "order": "day",
+                "columns": [
+                    {"name": "day", "type": "integer", "min": 0, "max": 99},
+                    {"name": "ward", "type": "binary"},
+                ],
+            },
+        },
+    }
+)
+EXAMPLES = {"table": EXAMPLE, "image": EXAMPLE_IMAGE, "text": EXAMPLE_TEXT, "linked": EXAMPLE_LINKED}
 
 
 @dataclass(frozen=True)
@@ -200,8 +218,7 @@ def work(algorithm: Algorithm, canaries: int) -> float:
 
 def _example(recipe: Recipe) -> Schema:
     """A small schema of the recipe's kind."""
-    examples = {"table": EXAMPLE, "image": EXAMPLE_IMAGE, "text": EXAMPLE_TEXT}
-    return examples[recipe.kinds[0]]
+    return EXAMPLES[recipe.kinds[0]]
 
 
 def write_audit(folder: Path, audit: Audit) -> Statement:

@@ -1,6 +1,6 @@
-"""Canaries: participants that send the worst they may, each along a direction of its own, in or out by a coin.
+"""Canaries: made-up clients that send the worst they may, each along a direction of its own, in or out by a coin.
 
-They go through the code that real participants go through: the recipe's own schedule draws them, its own mechanism
+They go through the code that real clients go through: the recipe's own schedule draws them, its own mechanism
 (or DP-SGD rule) clips them and adds the noise, its own loop adds them up. What is watched is what is released in
 each round, so that an audit sees all that the claim is about.
 """
@@ -18,9 +18,8 @@ from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, Sampl
 from torch import Tensor
 
 from fedsynth.data.clients import Clients
-from fedsynth.data.encode import ImageEncoding, TableEncoding
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.text import START, UNKNOWN, TextEncoding
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Arrival
@@ -224,31 +223,39 @@ def _clip_of(algorithm: Algorithm) -> Clip:
     return clip
 
 
-def watch_clients(
-    algorithm: Algorithm,
-    schema: Schema,
-    canaries: int,
-    runs: int,
-    rng: Rng,
-    *,
-    event: DpEvent | None = None,
-    tell: Tell | None = None,
-) -> Seen:
-    """Whole federations with `canaries` canary clients each, the other clients training on made-up rows.
+@dataclass(frozen=True)
+class Game:
+    """Trainings in which so many canaries try to be found; `event` is the claimed cost of a round or a step.
 
-    `event` is the claimed cost of a round (default: what the algorithm says): the attacker goes by it.
+    The attacker goes by `event`, not by the noise that was really added.
     """
-    done = count()
 
-    def after_round(*_: object) -> None:
-        if tell:
-            tell(next(done) + 1, runs * algorithm.rounds)
+    algorithm: Algorithm
+    canaries: int
+    event: DpEvent
+    rng: Rng
+    runs: int = 1
+    tell: Tell | None = None
 
-    trainings = [
-        _one_federation(algorithm, schema, canaries, rng.at("run", number), event, after_round)
-        for number in range(runs)
-    ]
-    return together(trainings)
+    def of_run(self, number: int) -> Game:
+        """One training of its own."""
+        return replace(self, runs=1, rng=self.rng.at("run", number))
+
+    def counter(self, rounds: int) -> Callable[..., None]:
+        """What is called after each of so many rounds."""
+        done = count(1)
+
+        def after_round(*_: object) -> None:
+            if self.tell:
+                self.tell(next(done), rounds)
+
+        return after_round
+
+
+def watch_clients(game: Game, schema: Schema) -> Seen:
+    """Whole federations with canary clients, the other clients training on made-up rows."""
+    after_round = game.counter(game.runs * game.algorithm.rounds)
+    return together([_one_federation(game.of_run(n), schema, after_round) for n in range(game.runs)])
 
 
 def together(trainings: Sequence[Seen]) -> Seen:
@@ -260,20 +267,14 @@ def together(trainings: Sequence[Seen]) -> Seen:
     )
 
 
-def _one_federation(
-    algorithm: Algorithm,
-    schema: Schema,
-    canaries: int,
-    rng: Rng,
-    event: DpEvent | None,
-    after_round: Callable[..., None],
-) -> Seen:
+def _one_federation(game: Game, schema: Schema, after_round: Callable[..., None]) -> Seen:
+    algorithm, rng = game.algorithm, game.rng
     clients = algorithm.schedule.clients
     if algorithm.schedule.buffered:
         raise Incompatible(
             f"{algorithm.name}: canaries are sent in rounds, and a buffer has none; set buffer=0"
         )
-    canaries = min(canaries, clients, algorithm.dim - 1)
+    canaries = min(game.canaries, clients, algorithm.dim - 1)
     inside = rng.at("coins").uniforms(canaries) > 0.5
     swapped = algorithm.schedule.adjacency == "replace-one"
     watched = Watched(algorithm.mechanism)
@@ -285,10 +286,9 @@ def _one_federation(
         copy, InProcess(rows, rng.at("train")), inside, directions, LOUD * clip.bound, swapped, rng
     )
     run(copy, link, copy.init(rng.at("init")), rng.at("loop"), unpaid, after_round, copy.rounds)
-    claimed = event or algorithm.charges()[0].event
     scores = np.zeros(canaries)
     for released in watched.released:
-        scores += log_likelihood(directions.project(released, canaries) / clip.bound, claimed, swapped)
+        scores += log_likelihood(directions.project(released, canaries) / clip.bound, game.event, swapped)
     return Seen(inside, scores)
 
 
@@ -302,22 +302,4 @@ def made_up(schema: Schema, clients: int, empty: int, rng: Rng) -> Clients:
     draw = rng.numpy()
     classes = torch.from_numpy(draw.integers(0, max(1, len(schema.classes)), count))
     offsets = np.concatenate([np.zeros(empty, dtype=np.int64), np.arange(clients + 1) * _ROWS])
-    if schema.kind == "image":
-        shape = ImageEncoding(schema).shape
-        return Clients(
-            torch.from_numpy(draw.integers(0, 256, (count, *shape), dtype=np.uint8)), classes, offsets
-        )
-    if schema.kind == "text":
-        texts = TextEncoding(schema)
-        written = torch.from_numpy(draw.integers(UNKNOWN, texts.symbols, (count, texts.length + 1)))
-        written[:, 0] = START
-        return Clients(written.to(torch.int32), classes, offsets)
-    encoding = TableEncoding(schema)
-    x = torch.zeros(count, encoding.width)
-    for block in encoding.blocks:
-        choice = torch.from_numpy(draw.integers(0, block.size, count))
-        x[torch.arange(count), block.start + choice] = 1.0
-        if block.ordered:
-            inside = (choice + torch.from_numpy(draw.random(count)).float()) / block.bins
-            x[:, block.place] = torch.where(choice < block.bins, inside, 0.5)
-    return Clients(x, classes, offsets)
+    return Clients(modality_of(schema).random(count, draw), classes, offsets)

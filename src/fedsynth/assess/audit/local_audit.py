@@ -7,16 +7,19 @@ by how well the messages fit. The opening question of a recipe is another releas
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.assess.audit.canary import LOUD, Seen, Tell
+from fedsynth.assess.audit.canary import LOUD, Game, Seen
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Mechanism
-from fedsynth.rng import Rng
 
+Contrast = Callable[[Tensor], np.ndarray]
 _STACK = 512  # canaries that send at once
 
 
@@ -26,23 +29,35 @@ def is_local(algorithm: Algorithm) -> bool:
     return bool(charges) and all(charge.release.trust == "local" for charge in charges)
 
 
-def watch_local(algorithm: Algorithm, canaries: int, rng: Rng, *, tell: Tell | None = None) -> Seen:
-    """All messages of `canaries` clients in all their turns; each has one extreme vector or its opposite, by a coin."""
+def watch_local(game: Game) -> Seen:
+    """All messages of canary clients in all their turns; each has one extreme vector or its opposite, by a coin."""
+    algorithm, canaries, rng = game.algorithm, game.canaries, game.rng
     mechanism, dim = algorithm.mechanism, algorithm.dim
-    extreme = torch.linspace(1.0, -1.0, dim)
-    pattern = expected(mechanism, extreme)
+    pair, contrast = _extremes(mechanism, dim, algorithm.wire.kind)
     inside = rng.at("coins").uniforms(canaries) > 0.5
     scores, turns = np.zeros(canaries), algorithm.schedule.participations(algorithm.rounds)
     for first in range(0, canaries, _STACK):
         ids = np.arange(first, min(canaries, first + _STACK))
-        signs = torch.from_numpy(np.where(inside[ids], 1.0, -1.0)).to(extreme)
-        attempt = signs[:, None] * (LOUD * _reach(mechanism) * extreme)
+        attempt = pair[torch.from_numpy(inside[ids].astype(np.int64))]
         for turn in range(turns):
             sent = mechanism.privatize(attempt, mechanism.init(), rng.at("turn", turn), ids)
-            scores[ids] += _fit(sent, pattern, algorithm.wire.kind)
-        if tell:
-            tell(int(ids[-1]) + 1, canaries)
+            scores[ids] += contrast(sent)
+        if game.tell:
+            game.tell(int(ids[-1]) + 1, canaries)
     return Seen(inside, scores)
+
+
+def _extremes(mechanism: Mechanism, dim: int, kind: str) -> tuple[Tensor, Contrast]:
+    """Two contributions [2, dim] that differ as much as any, and how much more a message speaks for the second.
+
+    A mechanism for rows of codes knows both itself; for vectors it is a loud one and its opposite.
+    """
+    if hasattr(mechanism, "extremes") and hasattr(mechanism, "contrast"):
+        return torch.from_numpy(mechanism.extremes).float(), mechanism.contrast
+    extreme = torch.linspace(1.0, -1.0, dim)
+    pattern = expected(mechanism, extreme)
+    loud = LOUD * _reach(mechanism) * extreme
+    return torch.stack([-loud, loud]), partial(_fit, pattern=pattern, kind=kind)
 
 
 def expected(mechanism: Mechanism, extreme: Tensor) -> Tensor:

@@ -8,13 +8,11 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor, nn
 
-from fedsynth.assess.audit.canary import LOUD, Seen, Tell, log_likelihood
+from fedsynth.assess.audit.canary import LOUD, Game, Seen, log_likelihood
 from fedsynth.data.clients import Padded
 from fedsynth.errors import Incompatible
-from fedsynth.federation.algorithm import Algorithm
 from fedsynth.models.model import Batch, Objective, Params, weighted_mean
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
@@ -63,21 +61,13 @@ class Notebook:
         return params, {}
 
 
-def watch_records(
-    algorithm: Algorithm,
-    canaries: int,
-    runs: int,
-    rng: Rng,
-    *,
-    event: DpEvent | None = None,
-    tell: Tell | None = None,
-) -> Seen:
-    """All steps of the recipe's DP-SGD on canary records, in `runs` trainings at once: each is a client of its own.
+def watch_records(game: Game) -> Seen:
+    """All steps of the recipe's DP-SGD on canary records, in several trainings at once: each is a client of its own.
 
     A canary's gradient points along a coordinate of its own; what is trained from released parts alone (a generator)
-    releases nothing more and is left out. `event` is the claimed cost of a step (default: what
-    the rule says): the attacker goes by it.
+    releases nothing more and is left out.
     """
+    algorithm, canaries, runs, rng = game.algorithm, game.canaries, game.runs, game.rng
     rules = [phase.rule for phase in algorithm.plan if phase.rule.release is not None]
     release = rules[0].release if rules else None
     clip, expected = (getattr(rules[0], name, None) if rules else None for name in ("clip", "expected_batch"))
@@ -92,15 +82,15 @@ def watch_records(
     book = Notebook()
     phases = [Phase("pointing", {"pointer": book}, rule) for rule in rules]
     params = {"pointer": torch.zeros(runs, canaries)}
-    claimed, scores = event or release.event, np.zeros((runs, canaries))
+    scores = np.zeros((runs, canaries))
     turns = algorithm.schedule.participations(algorithm.rounds)
+    after_round = game.counter(len(phases) * turns)
     for number, phase in enumerate(phases * turns):
         train(Pointer(canaries), phase, params, {}, data, np.arange(runs), rng.at("round", number))
         for gradient in book.gradients:
-            scores += log_likelihood(gradient * expected / clip, claimed, swapped=False)
+            scores += log_likelihood(gradient * expected / clip, game.event, swapped=False)
         book.gradients.clear()
-        if tell:
-            tell(number + 1, len(phases) * turns)
+        after_round()
     return Seen(inside.ravel(), scores.ravel(), runs)
 
 

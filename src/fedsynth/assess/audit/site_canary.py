@@ -8,71 +8,43 @@ is the row, so that a canary sends the most that it may.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import torch
-from dp_accounting import DpEvent
 
-from fedsynth.assess.audit.canary import LOUD, Seen, Tell, Watched, log_likelihood, unpaid
+from fedsynth.assess.audit.canary import LOUD, Game, Seen, log_likelihood
 from fedsynth.assess.audit.record_canary import Pointer
+from fedsynth.assess.audit.table_canary import watch_sums
 from fedsynth.data.clients import Clients
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.loop import run
 from fedsynth.federation.schedule import Everyone
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
-from fedsynth.rng import Rng
-from fedsynth.simulator.inprocess import InProcess
 from fedsynth.training.optimizer import SGD
 from fedsynth.training.plan import Phase
 from fedsynth.training.record_sums import RecordSums
 from fedsynth.training.rule import Epochs
 
 
-def watch_sites(
-    algorithm: Algorithm,
-    canaries: int,
-    rng: Rng,
-    *,
-    event: DpEvent | None = None,
-    tell: Tell | None = None,
-) -> Seen:
-    """One whole training with `canaries` canary units, dealt to the sites; each is in or out by a coin.
+def watch_sites(game: Game) -> Seen:
+    """One whole training with canary units, dealt to the sites; each is in or out by a coin.
 
     Where a unit is a client, each canary is a party of its own. All parties arrive, and the noise of all of them
-    together is just what the claim needs. `event` is the claimed cost of a round (default: what the mechanism says).
+    together is just what the claim needs.
     """
-    inside = rng.at("coins").uniforms(canaries) > 0.5
-    game = pointing(algorithm, canaries)
-    mechanism = game.mechanism
+    inside = game.rng.at("coins").uniforms(game.canaries) > 0.5
+    played = pointing(game.algorithm, game.canaries)
+    mechanism = played.mechanism
     assert isinstance(mechanism, DistributedGaussian)
-    watched = Watched(mechanism)
-    dealt = _dealt(
-        inside, game.schedule.clients, LOUD * mechanism.clip.bound, by_client=mechanism.unit == "client"
+    bound, by_client = mechanism.clip.bound, mechanism.unit == "client"
+    sent = watch_sums(
+        game, played, _dealt(inside, played.schedule.clients, LOUD * bound, by_client=by_client)
     )
-    done = count(1)
-
-    def after_round(*_: object) -> None:
-        if tell:
-            tell(next(done), game.rounds)
-
-    copy = replace(game, mechanism=watched)
-    run(
-        copy,
-        InProcess(dealt, rng.at("train")),
-        copy.init(rng.at("init")),
-        rng.at("loop"),
-        unpaid,
-        after_round,
-        copy.rounds,
-    )
-    claimed = event or mechanism.release.event
-    scores = np.zeros(canaries)
-    for released in watched.released:  # the model steps downhill: what is sent is the opposite of the row
-        scores += log_likelihood(-released[:canaries] / mechanism.clip.bound, claimed, swapped=False)
-    return Seen(inside, scores)
+    own = (
+        -one[: game.canaries] / bound for one in sent
+    )  # the model steps downhill: the opposite of the row is sent
+    return Seen(inside, np.sum([log_likelihood(one, game.event, swapped=False) for one in own], axis=0))
 
 
 def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:

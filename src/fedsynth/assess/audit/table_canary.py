@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import count
 
 import numpy as np
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor
 
-from fedsynth.assess.audit.canary import Seen, Tell, Watched, log_likelihood, unpaid
+from fedsynth.assess.audit.canary import Game, Seen, Watched, log_likelihood, unpaid
 from fedsynth.data.clients import Clients
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
@@ -25,9 +23,11 @@ from fedsynth.federation.loop import run
 from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.state import ServerState
 from fedsynth.models.marginals import MarginalModel
+from fedsynth.models.model import Model
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.training.table_sums import TableSums
@@ -36,42 +36,37 @@ _TABLES, _WEIGHTS = ((0, 1), (0, 2), (1, 2)), (1.0, 2.0, 2.0)
 _CLIENT_ROWS = 3  # alike: a client must weigh as one however many rows it has
 
 
-def watch_tables(
-    algorithm: Algorithm,
-    canaries: int,
-    rng: Rng,
-    *,
-    event: DpEvent | None = None,
-    tell: Tell | None = None,
-) -> Seen:
-    """Run all rounds with `canaries` canary units, each in or out by a coin; each client is a canary, or each record.
+def watch_tables(game: Game) -> Seen:
+    """Run all rounds with canary units, each in or out by a coin; each client is a canary, or each record.
 
-    All parties arrive. `event` is the claimed cost of a round (default: what the mechanism says).
+    All parties arrive.
     """
-    inside = rng.at("coins").uniforms(canaries) > 0.5
-    game, sums, question = counting(algorithm, canaries)
-    watched, done = Watched(game.mechanism), count(1)
+    inside = game.rng.at("coins").uniforms(game.canaries) > 0.5
+    played, sums, question = counting(game.algorithm, game.canaries)
+    data = _dealt(inside, played.schedule.clients, sums.domain, by_client=sums.unit == "client")
+    places = question.places(canary_codes(np.arange(game.canaries), question.sizes[0])).numpy()
+    sent = watch_sums(game, played, data)
+    return Seen(
+        inside,
+        np.sum(
+            [log_likelihood(one[places] @ question.scale, game.event, swapped=False) for one in sent], axis=0
+        ),
+    )
 
-    def after_round(*_: object) -> None:
-        if tell:
-            tell(next(done), game.rounds)
 
-    copy = replace(game, mechanism=watched)
-    data = _dealt(inside, game.schedule.clients, sums.domain, by_client=sums.unit == "client")
-    start = copy.init(rng.at("init"))
-    run(copy, InProcess(data, rng.at("train")), start, rng.at("loop"), unpaid, after_round, copy.rounds)
-    claimed = event or algorithm.charges()[0].event
-    places = question.places(canary_codes(np.arange(canaries), question.sizes[0])).numpy()
-    scores = np.zeros(canaries)
-    for released in watched.released:
-        scores += log_likelihood(released[places] @ question.scale, claimed, swapped=False)
-    return Seen(inside, scores)
+def watch_sums(game: Game, played: Algorithm, data: Clients) -> list[np.ndarray]:
+    """What is opened in the rounds of a game that is played by an algorithm of its own, whose sums are of rows."""
+    watched, rng = Watched(played.mechanism), game.rng
+    copy = replace(played, mechanism=watched)
+    link, start = InProcess(data, rng.at("train")), copy.init(rng.at("init"))
+    run(copy, link, start, rng.at("loop"), unpaid, game.counter(copy.rounds), copy.rounds)
+    return watched.released
 
 
 def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, TableSums, Question]:
     """The algorithm with its own noise, clip and rounds, asking each time for tables with a cell for each canary."""
-    sums, schedule = algorithm.record_sums, algorithm.schedule
-    assert isinstance(sums, TableSums) and isinstance(schedule, Everyone)
+    sums = algorithm.record_sums
+    assert isinstance(sums, TableSums)
     base = max(2, math.ceil(math.sqrt(canaries)))
     values = tuple(str(value) for value in range(base))
     names = ("first", "second", "label")
@@ -79,32 +74,42 @@ def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, TableSums,
     domain = TableDomain(Schema(columns=columns, label="label"))
     question = Question(unmerged(domain.sizes), _TABLES, _WEIGHTS)
     form = QuestionForm(domain.sizes, len(_TABLES), question.cells)
-    clients = canaries if sums.unit == "client" else schedule.clients
-    mechanism = sums.mechanism
+    model = MarginalModel(domain, form)
+    game = asked_again(algorithm, canaries, model, form.write(question), form.most_cells, sums.unit)
+    counted = replace(sums, domain=domain, form=form, mechanism=game.mechanism)
+    return replace(game, record_sums=counted), counted, question
+
+
+def asked_again(
+    algorithm: Algorithm, canaries: int, model: Model, question: Tensor, cells: int, unit: Unit
+) -> Algorithm:
+    """The algorithm with its own noise, clip and rounds, over another model that is asked one question each time."""
+    mechanism, schedule = algorithm.mechanism, algorithm.schedule
+    assert isinstance(schedule, Everyone)
+    local = mechanism.release is not None and mechanism.release.trust == "local"
+    of_records = 1 if local else schedule.clients  # a site that hides its own sum is attacked by itself
+    clients = canaries if unit == "client" else of_records
     if isinstance(mechanism, DistributedGaussian):
         units = max(mechanism.contributions, canaries)
         parties = Parties(clients, clients, largest=0)
-        mechanism = replace(mechanism, dim=form.most_cells, parties=parties, contributions=units)
+        mechanism = replace(mechanism, dim=cells, parties=parties, contributions=units)
 
     def first(parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
-        return {**parts, "question": form.write(question)}
+        return {**parts, "question": question}
 
     def again(state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
         return state
 
-    counted = replace(sums, domain=domain, form=form, mechanism=mechanism)
-    game = replace(
+    return replace(
         algorithm,
-        model=MarginalModel(domain, form),
+        model=model,
         mechanism=mechanism,
         schedule=replace(schedule, clients=clients),
-        transport=algorithm.transport.fitted(mechanism.wire(form.most_cells), clients),
-        record_sums=counted,
+        transport=algorithm.transport.fitted(mechanism.wire(cells), clients),
         warm_start=first,
         learn=again,
         finish=None,
     )
-    return game, counted, question
 
 
 def canary_codes(numbers: np.ndarray, base: int) -> Tensor:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedsynth.assess.report.markup import Markup, tag
+from fedsynth.assess.report.markup import Markup, scrolled, tag
+
+WIDTH = 310.0  # of a picture: as much as a phone shows, so that nothing is scaled and letters keep their size
+LETTER = 6.8  # pixels of an average letter in a picture
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,12 @@ def percent(share: float) -> str:
 
 
 def drawing(width: float, height: float, label: str, *marks: Markup | Sequence[Markup]) -> Markup:
-    """A picture that scales with its place; `label` tells it to those who do not see it."""
-    return tag("svg", *marks, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label)
+    """A picture in its own size, scrolled where there is no room; `label` tells it to those who do not see it."""
+    size = {"width": round(width), "height": round(height)}
+    drawn = tag(
+        "svg", *marks, viewBox=f"0 0 {size['width']} {size['height']}", role="img", aria_label=label, **size
+    )
+    return drawn if width <= WIDTH else scrolled(drawn, label)
 
 
 def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start") -> Markup:
@@ -98,12 +106,35 @@ def upright(
 
 
 def level(scale: Scale, top: float, bottom: float, marks: Sequence[float], written: Sequence[str]) -> Markup:
-    """A horizontal axis: a faint line upwards and a number below for each mark."""
+    """A horizontal axis: a faint line upwards and a number below for each mark that has room for it."""
     parts = []
+    free = -math.inf  # where the last number ends
     for value, words in zip(marks, written, strict=True):
-        x = scale(value)
-        parts += [line(x, top, x, bottom), text(x, bottom + 15, words, "tick", "middle")]
+        x, half = scale(value), len(words) * LETTER / 2
+        parts.append(line(x, top, x, bottom))
+        if x - half >= free:
+            parts.append(text(x, bottom + 15, words, "tick", "middle"))
+            free = x + half + LETTER
     return tag("g", parts)
+
+
+def distinct(names: Sequence[str], length: int) -> list[str]:
+    """Names cut to `length` letters each that still differ: those that begin alike keep what tells them apart.
+
+    >>> distinct(["age", "deductible_of_plan_a_year", "deductible_of_plan_b_year"], 12)
+    ['age', '…a…', '…b…']
+    """
+    cuts = [cut(name, length) for name in names]
+    for short_name in {each for each in cuts if cuts.count(each) > 1}:
+        places = [place for place, each in enumerate(cuts) if each == short_name]
+        alike = [names[place] for place in places]
+        start = len(os.path.commonprefix(alike))
+        end = len(os.path.commonprefix([name[start:][::-1] for name in alike]))
+        cores = [f"…{name[start : len(name) - end]}" + ("…" if end else "") for name in alike]
+        inner = [cut(core, length) for core in cores]
+        for number, place in enumerate(places):
+            cuts[place] = inner[number] if inner.count(inner[number]) == 1 else f"column {place + 1}"
+    return cuts
 
 
 def cut(words: str, length: int) -> str:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedsynth.assess.report.axis import Scale, drawing, level, line, short, text, ticks, upright
+from fedsynth.assess.report.axis import WIDTH, Scale, drawing, level, line, short, text, ticks, upright
 from fedsynth.assess.report.markup import Markup, tag
 
-_WIDTH, _HEIGHT = 420.0, 220.0
+_HEIGHT = 200.0
 _MOST_POINTS = 240
+_FEWEST_ALARMS = 0.001  # of the view of few false alarms
 Point = tuple[float, float]
 
 
@@ -34,32 +35,53 @@ def thin(points: Sequence[Point], most: int = _MOST_POINTS) -> list[Point]:
 
 
 def curve(
-    title: str, points: Sequence[Point], *, limit: float | None = None, across: str = "round"
+    title: str,
+    points: Sequence[Point],
+    *,
+    limit: float | None = None,
+    across: str = "round",
+    logarithmic: bool = False,
 ) -> Markup:
-    """One number over rounds; `limit` is a line that must not be crossed."""
+    """One number over rounds, or over something else that grows (`logarithmic`); `limit` must not be crossed."""
     shown = thin([point for point in points if math.isfinite(point[1])])
-    left, top, right, bottom = 48.0, 12.0, _WIDTH - 12, _HEIGHT - 34
+    left, top, right, bottom = 48.0, 12.0, WIDTH - 10, _HEIGHT - 34
     values = [value for _, value in shown] + ([] if limit is None else [limit])
     low, high = min(values), max(values)
     low = 0.0 if low > 0 and low < 0.4 * high else low
-    up, along = Scale(low, high, bottom, top), Scale(shown[0][0], shown[-1][0], left, right)
-    marks, feet = ticks(low, high), ticks(shown[0][0], shown[-1][0], 5)
-    path = "M" + "L".join(f"{along(x):.1f},{up(y):.1f}" for x, y in shown)
+    ends = (shown[0][0], shown[-1][0])
+
+    def place(x: float) -> float:
+        return math.log10(x) if logarithmic else x
+
+    up, along = Scale(low, high, bottom, top), Scale(place(ends[0]), place(ends[1]), left, right)
+    marks, feet = ticks(low, high), _powers(*ends) if logarithmic else ticks(*ends, 5)
+    path = "M" + "L".join(f"{along(place(x)):.1f},{up(y):.1f}" for x, y in shown)
     bound = [] if limit is None else [line(left, up(limit), right, up(limit), "limit")]
     dots = [
-        _point(along(x), up(y), f"{across} {short(x)}: {title} {short(y)}", bottom, top) for x, y in shown
+        _point(along(place(x)), up(y), f"{across} {short(x)}: {title} {short(y)}", bottom, top)
+        for x, y in shown
     ]
     return drawing(
-        _WIDTH,
+        WIDTH,
         _HEIGHT,
         f"{title} by {across}",
         upright(up, left, right, marks, [short(mark) for mark in marks]),
-        level(along, bottom, bottom, feet, [short(mark) for mark in feet]),
+        level(along, bottom, bottom, [place(foot) for foot in feet], [short(foot) for foot in feet]),
         bound,
         tag("path", d=path, class_="curve"),
         tag("g", dots),
         text(right, _HEIGHT - 4, across, "tick", "end"),
     )
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """The ends, and the powers of ten between them.
+
+    >>> _powers(6000, 1_000_000)
+    [6000, 10000.0, 100000.0, 1000000]
+    """
+    between = range(math.floor(math.log10(low)) + 1, math.ceil(math.log10(high)))
+    return [low, *(10.0**power for power in between), high]
 
 
 def _point(x: float, y: float, words: str, bottom: float, top: float) -> Markup:
@@ -73,45 +95,50 @@ def _point(x: float, y: float, words: str, bottom: float, top: float) -> Markup:
     )
 
 
-def roc(attacks: Sequence[Series], ceiling: Series | None) -> Markup:
-    """Who is caught at how many false alarms; the diagonal is guessing, `ceiling` what the claim allows."""
-    size, left, top = 300.0, 46.0, 10.0
+def roc(attacks: Sequence[Series], ceiling: Series | None, *, low: bool = False) -> Markup:
+    """Who is caught at how many false alarms; the diagonal is guessing, `ceiling` what the claim allows.
+
+    `low` shows few false alarms in full: both scales are logarithmic, from one in a thousand on.
+    """
+    size, left, top = WIDTH - 60, 46.0, 10.0
     right, bottom = left + size, top + size
-    up, along = Scale(0, 1, bottom, top), Scale(0, 1, left, right)
-    marks = [0, 0.25, 0.5, 0.75, 1]
-    written = ["0", "25%", "50%", "75%", "100%"]
-    lines = [_attack(series, place, along, up) for place, series in enumerate(attacks)]
-    allowed = [] if ceiling is None else [_allowed(ceiling, along, up)]
+
+    def place(rate: float) -> float:
+        return math.log10(max(rate, _FEWEST_ALARMS)) if low else rate
+
+    ends = (math.log10(_FEWEST_ALARMS), 0.0) if low else (0.0, 1.0)
+    up, along = Scale(*ends, bottom, top), Scale(*ends, left, right)
+    marks = [0.001, 0.01, 0.1, 1] if low else [0, 0.25, 0.5, 0.75, 1]
+    places, written = [place(mark) for mark in marks], [f"{100 * mark:g}%" for mark in marks]
+
+    def path(series: Series) -> str:
+        points = thin(series.points, 120)
+        return "M" + "L".join(f"{along(place(x)):.1f},{up(place(y)):.1f}" for x, y in points)
+
+    lines = [
+        tag("path", d=path(series), class_=f"curve dash-{number % 4}")
+        for number, series in enumerate(attacks)
+    ]
+    hits = [
+        tag("circle", cx=along(place(x)), cy=up(place(y)), r=5, class_="hit", data_tip=_caught(series, x, y))
+        for series in attacks
+        for x, y in thin(series.points, 120)
+    ]
+    allowed = [] if ceiling is None else [tag("path", d=path(ceiling), class_="limit", data_tip=ceiling.name)]
+    caption = "few false alarms, logarithmic" if low else "one curve for each attack"
     return drawing(
-        right + 14,
+        WIDTH,
         bottom + 36,
-        "Share of members found against share of false alarms, one curve for each attack",
-        upright(up, left, right, marks, written),
-        level(along, top, bottom, marks, written),
+        f"Share of members found against share of false alarms, {caption}",
+        upright(up, left, right, places, written),
+        level(along, top, bottom, places, written),
         line(left, bottom, right, top, "guess"),
         allowed,
         lines,
+        hits,
         text(right, bottom + 32, "false alarms", "tick", "end"),
     )
 
 
-def _attack(series: Series, place: int, along: Scale, up: Scale) -> Markup:
-    points = thin(series.points, 120)
-    path = "M" + "L".join(f"{along(x):.1f},{up(y):.1f}" for x, y in points)
-    hits = [
-        tag(
-            "circle",
-            cx=along(x),
-            cy=up(y),
-            r=5,
-            class_="hit",
-            data_tip=f"{series.name}: finds {100 * y:.1f}% at {100 * x:.1f}% false alarms",
-        )
-        for x, y in points
-    ]
-    return tag("g", tag("path", d=path, class_=f"curve dash-{place % 4}"), hits)
-
-
-def _allowed(ceiling: Series, along: Scale, up: Scale) -> Markup:
-    path = "M" + "L".join(f"{along(x):.1f},{up(y):.1f}" for x, y in ceiling.points)
-    return tag("path", d=path, class_="limit", data_tip=ceiling.name)
+def _caught(series: Series, x: float, y: float) -> str:
+    return f"{series.name}: finds {100 * y:.1f}% at {100 * x:.1f}% false alarms"

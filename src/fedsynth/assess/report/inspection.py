@@ -1,16 +1,17 @@
 """inspection.html: what two selections look like beside each other, and whether they differ by more than noise.
 
-Everything on the page is made from released models and paid-for answers, so it is as private as the statement says.
+Everything on the page is made from released models and noisy answers, so it is as private as the statement says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from fedsynth.assess.report import privacy_chapter as privacy
-from fedsynth.assess.report.axis import Scale, drawing, level, line, short, text, ticks
+from fedsynth.assess.report.axis import WIDTH, Scale, drawing, level, line, short, text, ticks
 from fedsynth.assess.report.inspection_views import contrast_view, single_view
 from fedsynth.assess.report.internal import verdict_card
 from fedsynth.assess.report.markup import Markup, tag
@@ -20,12 +21,13 @@ from fedsynth.data.atomic import write_file
 from fedsynth.inspection.findings import Findings, Model
 from fedsynth.inspection.step import BINS
 from fedsynth.inspection.survey import Spread
-from fedsynth.inspection.verdict import Finding, Null
+from fedsynth.inspection.verdict import BLIND, Finding, Null
 
 NAME = "inspection.html"
 LABELS = "labels.html"
-_WIDTH = 430.0
-_FOOT = "Made by fedsynth from released models and paid-for answers alone: nobody's rows are on this page."
+UNCLEAR = "Cannot be told"
+_ANSWERS = {True: "yes", False: "no", None: "cannot be told"}
+_FOOT = "from released models and noisy answers within the privacy budget: no real rows are here."
 
 
 def write_inspection(findings: Findings, path: Path | str) -> None:
@@ -47,7 +49,8 @@ def inspection_page(findings: Findings) -> str:
         _survey(findings),
         _promise(findings),
     ]
-    return page("Inspection", head, [section for section in sections if section], [tag("p", _FOOT)])
+    foot = f"Made by fedsynth on {date.today()} {_FOOT}"
+    return page("Inspection", head, [section for section in sections if section], [tag("p", foot)])
 
 
 def _subtitle(findings: Findings) -> str:
@@ -57,30 +60,33 @@ def _subtitle(findings: Findings) -> str:
 
 def _cards(findings: Findings) -> list[Verdict]:
     cards = [_difference(findings)] if len(findings.models) == 2 else []
-    if findings.changed is not None:
-        moved = [
-            f"{name}: {finding.name}"
-            for name, model in findings.models.items()
-            for finding in model.change
-            if finding.fires
-        ]
-        cards.append(
-            Verdict(
-                "Did anything change?", "bad", "Yes", f"Since the earlier inspection: {', '.join(moved)}."
-            )
-            if findings.changed
-            else Verdict("Did anything change?", "good", "No", "Nothing moved by more than noise explains.")
-        )
+    if findings.changes:
+        cards.append(_moved(findings))
     if findings.empty:
         cards.append(_nothing(findings.empty))
     return [*cards, private(findings.statement)]
 
 
+def _moved(findings: Findings) -> Verdict:
+    question = "Did anything change?"
+    moved = [
+        f"{name}: {finding.name}"
+        for name, model in findings.models.items()
+        for finding in model.change
+        if finding.fires
+    ]
+    if findings.changed is None:
+        return Verdict(question, "none", UNCLEAR, f"Too much noise for an answer. {findings.needed}")
+    if findings.changed:
+        return Verdict(question, "bad", "Yes", f"Since the earlier inspection: {', '.join(moved)}.")
+    return Verdict(question, "good", "No", "Nothing changed by more than noise explains.")
+
+
 def _nothing(names: Sequence[str]) -> Verdict:
     listed = " and ".join(names)
     sentence = (
-        f"As far as can be told, nobody met the selection {listed}: the noisy number of those who do is no more than "
-        "noise, and so is its model."
+        f"It seems that nobody met the selection {listed}: the noisy number of those who do is no more than noise, "
+        "and so is its model."
     )
     return Verdict("Was anything learned?", "fair", "Noise only", sentence)
 
@@ -89,12 +95,7 @@ def _difference(findings: Findings) -> Verdict:
     one, other = findings.models
     question = f"Do {one} and {other} differ?"
     if findings.fires is None:
-        why = (
-            "a model shows noise only"
-            if findings.empty
-            else "nothing was simulated to hold the difference against"
-        )
-        return Verdict(question, "none", "Cannot be told", f"{why[:1].upper()}{why[1:]}.")
+        return Verdict(question, "none", UNCLEAR, _why_unclear(findings))
     if not findings.fires:
         return Verdict(
             question, "good", "No", "No difference is larger than noise and the tolerance explain."
@@ -102,6 +103,18 @@ def _difference(findings: Findings) -> Verdict:
     fired = sorted((f for f in findings.contrast if f.fires), key=lambda f: f.excess, reverse=True)
     listed = ", ".join(f"{f.name} ({short(f.value)}, threshold {_limit(f)})" for f in fired[:4])
     return Verdict(question, "bad", "Yes", f"More than noise explains: {listed}.")
+
+
+def _why_unclear(findings: Findings) -> str:
+    """Why there is no answer, and what would be needed for one."""
+    if findings.empty:
+        why = "One of the models shows noise only."
+    elif not findings.null:
+        why = "Nothing was simulated to compare the difference with."
+    else:
+        names = [finding.name for finding in findings.contrast if finding.answer is None]
+        why = f"Even a difference of {BLIND:g} (of at most 1) could be noise: {', '.join(names[:4])}."
+    return f"{why} {findings.needed}".strip()
 
 
 def _looks(findings: Findings) -> Section:
@@ -117,12 +130,13 @@ def _numbers(findings: Findings) -> Section | None:
     tests: list[Any] = []
     if findings.contrast:
         words = (
-            "Each number is held against what the same models show when there is no difference at all: they were "
-            "trained again, with the same noise, on made-up participants. The threshold lies several deviations "
-            "above that, and a tolerance for differences that people have by nature."
+            "Each number is compared with what the same models show when there is no difference at all: they were "
+            "trained again, with the same noise, on made-up clients. The threshold lies several standard "
+            "deviations above that, plus a tolerance for differences that are natural between groups of people. Where "
+            f"the threshold is above {BLIND:g}, even a large difference would go unnoticed, so there is no answer."
         )
         if not findings.null:
-            words = "Nothing was simulated to hold these numbers against, so noise may explain all of them."
+            words = "Nothing was simulated to compare these numbers with, so noise may explain all of them."
         tests += [tag("p", words, class_="soft"), _findings_table(findings.contrast)]
         tests += _strips(findings.contrast, findings.null) if findings.null else []
     return Section("numbers", "Is it more than noise?", tests) if tests else None
@@ -136,7 +150,7 @@ def _findings_table(findings: Sequence[Finding]) -> Markup:
             short(finding.value),
             "–" if finding.threshold is None else f"{short(finding.expected)} ± {short(finding.deviation)}",
             _limit(finding),
-            "cannot be told" if finding.threshold is None else "yes" if finding.fires else "no",
+            _ANSWERS[finding.answer],
         ]
         for finding in ordered
     ]
@@ -162,7 +176,7 @@ def strip(finding: Finding, null: Null) -> Markup:
     assert finding.threshold is not None
     noise_values = [entry[finding.name] for entry in null if finding.name in entry]
     high = max([finding.value, finding.threshold, *noise_values]) * 1.08 or 1.0
-    along = Scale(0, high, 10, _WIDTH - 16)
+    along = Scale(0, high, 10, WIDTH - 16)
     dots = [
         tag("circle", cx=along(value), cy=40, r=4, class_="attack", opacity=0.7) for value in noise_values
     ]
@@ -174,7 +188,7 @@ def strip(finding: Finding, null: Null) -> Markup:
         f"{short(max(noise_values, default=0.0))}"
     )
     return drawing(
-        _WIDTH,
+        WIDTH,
         84,
         label,
         level(along, 8, 62, feet, [short(foot) for foot in feet]),
@@ -204,17 +218,15 @@ def _survey(findings: Findings) -> Section:
         [name, model.words, f"{max(0.0, model.share.told):.0%} ± {model.share.error:.0%}"]
         for name, model in findings.models.items()
     ]
-    met = table(
-        ["selection", "asked for", "participants who meet it"], rows, "How many meet each selection", (2,)
-    )
+    met = table(["selection", "asked for", "clients who meet it"], rows, "How many meet each selection", (2,))
     if not findings.spreads:
         return Section("survey", "What was asked first?", [met])
     pictures = [
         figure(spread.criterion, spread_picture(spread), _failed(spread)) for spread in findings.spreads
     ]
     words = (
-        "How participants are spread by their share of such rows: noisy numbers, paid for. Thresholds that are "
-        "percentiles were read from here."
+        "How many clients have which share of such rows: noisy numbers, counted in the privacy budget. "
+        "Thresholds given as percentiles were read from here."
     )
     return Section(
         "survey",
@@ -224,16 +236,16 @@ def _survey(findings: Findings) -> Section:
 
 
 def _failed(spread: Spread) -> str:
-    """The noisy number of participants at which the model gave no answer, unless noise explains it."""
+    """The noisy number of clients at which the model gave no answer, unless noise explains it."""
     if spread.failed <= 3 * spread.deviation:
         return "no failures of the model beyond noise"
-    return f"the model failed at about {spread.failed:.0f} ± {spread.deviation:.0f} participants, who sat out"
+    return f"the model failed at about {spread.failed:.0f} ± {spread.deviation:.0f} clients, who sat out"
 
 
 def spread_picture(spread: Spread) -> Markup:
-    """Noisy numbers of participants by bin."""
+    """Noisy numbers of clients by bin."""
     high = max([*spread.counts, 1.0])
-    up, along = Scale(0, high, 150, 10), Scale(0, 1, 40, _WIDTH - 10)
+    up, along = Scale(0, high, 150, 10), Scale(0, 1, 40, WIDTH - 10)
     width = (along.end - along.start) / BINS - 1
     bars = [
         tag(
@@ -243,15 +255,15 @@ def spread_picture(spread: Spread) -> Markup:
             width=width,
             height=up(0) - up(max(count, 0.0)),
             class_="fill",
-            data_tip=f"{place / BINS:.0%} to {(place + 1) / BINS:.0%}: about {count:.0f} participants",
+            data_tip=f"{place / BINS:.0%} to {(place + 1) / BINS:.0%}: about {count:.0f} clients",
         )
         for place, count in enumerate(spread.counts)
     ]
     feet = [0, 0.25, 0.5, 0.75, 1]
     return drawing(
-        _WIDTH,
+        WIDTH,
         172,
-        f"Participants by their share of rows {spread.criterion}; the fullest bin has about {high:.0f}",
+        f"Clients by their share of rows {spread.criterion}; the fullest bin has about {high:.0f}",
         level(along, 10, 150, feet, [f"{foot:.0%}" for foot in feet]),
         bars,
         text(36, 16, f"{high:.0f}", "tick", "end"),

@@ -11,8 +11,10 @@ from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import facts, figure, table
 from fedsynth.assess.report.picture import image_grid, quotations
 from fedsynth.assess.report.run_chapters import sample as first_rows
+from fedsynth.assess.scores.overlay import cell_names
 from fedsynth.assess.scores.tables import Tables, cells, coarse
 from fedsynth.data.column import Column
+from fedsynth.data.modality import for_kind
 from fedsynth.inspection.contrast import column_distances, intensity, mean_image, pair_distances
 from fedsynth.inspection.findings import Model
 from fedsynth.inspection.sample import Sample
@@ -28,50 +30,52 @@ _STEADY = Rng(0)  # numbers on a page do not change when it is made again
 
 
 def single_view(name: str, model: Model) -> list[Any]:
-    """One selection by itself."""
-    sample = model.sample
-    if sample.images is None:
-        unknown = _unknown((name, model)) if sample.schema.kind == "text" else []
-        return [_caption(name, model), first_rows(sample.frame, sample.schema), *unknown, *_checks(sample)]
-    picture = figure(
-        name, image_grid(sample.images, sample.labels, name), f"mean intensity {intensity(sample):.3f}"
-    )
-    return [_caption(name, model), tag("div", picture, class_="single"), *_checks(sample)]
+    """One selection by itself, with sanity checks of random examples (T1): size, range and shares."""
+    return [_caption(name, model), *for_kind(_SINGLE, model.sample.schema, "views")(name, model)]
 
 
 def contrast_view(one: Named, other: Named) -> list[Any]:
     """Two selections beside each other, and where they differ most."""
-    kind = one[1].sample.schema.kind
-    if kind == "image":
-        return _images(one, other)
-    return _tables(one, other) if kind == "table" else _texts(one, other)
+    return for_kind(_CONTRASTS, one[1].sample.schema, "views of two selections")(one, other)
 
 
 def _caption(name: str, model: Model) -> Markup:
     return tag("p", f"{name}: {model.words}.", class_="soft")
 
 
-def _checks(sample: Sample) -> list[Any]:
-    """Sanity checks of random examples (T1): whether size, range and shares are what they should be."""
-    if sample.images is not None:
-        pixels = sample.images.reshape(len(sample), -1)
-        height, width = sample.images.shape[1:3]
-        pairs = [
-            ("size", f"{height} × {width}"),
-            ("darkest and brightest", f"{pixels.min()} to {pixels.max()}"),
-            ("mean intensity", f"{intensity(sample):.3f}"),
-            ("black or white pixels", percent(float(((pixels < 13) | (pixels > 242)).mean()))),
-        ]
-        return [tag("h3", "Sanity checks"), facts(pairs)]
-    if sample.schema.kind == "text":
-        lengths = [len(text.split()) for text in sample.texts]
-        empty = float(np.mean([not text.strip() for text in sample.texts]))
-        pairs = [("words a text", f"{np.mean(lengths):.1f}"), ("empty texts", percent(empty))]
-        return [tag("h3", "Sanity checks"), facts(pairs)]
-    tables = Tables.of(sample.frame, sample.frame, sample.schema)  # type: ignore[arg-type]
+def _grid(name: str, sample: Sample) -> Markup:
+    images, labels = sample.data
+    return figure(name, image_grid(images, labels, name), f"mean intensity {intensity(sample):.3f}")
+
+
+def _single_images(name: str, model: Model) -> list[Any]:
+    sample, pixels = model.sample, model.sample.data[0]
+    height, width = pixels.shape[1:3]
+    pairs = [
+        ("size", f"{height} × {width}"),
+        ("darkest and brightest", f"{pixels.min()} to {pixels.max()}"),
+        ("mean intensity", f"{intensity(sample):.3f}"),
+        ("black or white pixels", percent(float(((pixels < 13) | (pixels > 242)).mean()))),
+    ]
+    return [tag("div", _grid(name, sample), class_="single"), tag("h3", "Sanity checks"), facts(pairs)]
+
+
+def _single_texts(name: str, model: Model) -> list[Any]:
+    texts = model.sample.texts
+    empty = float(np.mean([not text.strip() for text in texts]))
+    words = f"{np.mean([len(text.split()) for text in texts]):.1f}"
+    pairs = [("words a text", words), ("empty texts", percent(empty))]
+    shown = first_rows(texts, model.sample.schema)
+    return [shown, *_unknown((name, model)), tag("h3", "Sanity checks"), facts(pairs)]
+
+
+def _single_table(name: str, model: Model) -> list[Any]:
+    frame, schema = model.sample.data, model.sample.schema
+    tables = Tables.of(frame, frame, schema)
     rows = [_ranges(column, tables.real[column.name]) for column in tables.columns]
     heads = ["column", "type", "smallest", "middle", "largest", "missing"]
-    return [tag("h3", "Sanity checks"), table(heads, rows, "Ranges of the synthetic columns", (2, 3, 4, 5))]
+    ranges = table(heads, rows, "Ranges of the synthetic columns", (2, 3, 4, 5))
+    return [first_rows(frame, schema), tag("h3", "Sanity checks"), ranges]
 
 
 def _ranges(column: Column, numbers: np.ndarray) -> list[str]:
@@ -89,13 +93,9 @@ def _images(one: Named, other: Named) -> list[Any]:
     grids, means, intensities = [], [], []
     for name, model in (one, other):
         sample = model.sample
-        assert sample.images is not None
-        value = intensity(sample)
-        grids.append(
-            figure(name, image_grid(sample.images, sample.labels, name), f"mean intensity {value:.3f}")
-        )
+        grids.append(_grid(name, sample))
         means.append(figure(f"Mean of {name}", _picture(mean_image(sample) * 255, f"mean {name}")))
-        intensities.append((f"mean intensity, {name}", f"{value:.3f}"))
+        intensities.append((f"mean intensity, {name}", f"{intensity(sample):.3f}"))
     apart = mean_image(one[1].sample) - mean_image(other[1].sample)
     means.append(
         figure(
@@ -132,7 +132,7 @@ def _tables(one: Named, other: Named) -> list[Any]:
         tag("h3", "Columns, most different first"),
         tag("p", "Total variation distance: 0 is the same, 1 has nothing in common.", class_="soft"),
         table(heads, rows, "Columns by difference", (1, 3, 4)),
-        tag("h3", "How the most different columns are spread"),
+        tag("h3", "The columns that differ most, value by value"),
         *(_shares(name, one, other) for name in worst[:_COLUMNS]),
     ]
     if listed:
@@ -142,29 +142,15 @@ def _tables(one: Named, other: Named) -> list[Any]:
     return body
 
 
-def _cell_names(column: Column) -> list[str]:
-    count = cells(column) - 1
-    if not column.numeric:
-        return [*column.labels, "missing"]
-    if column.values is not None and column.values <= count:
-        return [*column.labels, "missing"]
-    low, high = column.bounds
-    edges = [low + (high - low) * step / count for step in range(count + 1)]
-    if column.scale == "log":
-        return [*(f"part {step + 1} of {count}" for step in range(count)), "missing"]
-    spelled = [column.text(edge) if column.moment else short(edge) for edge in edges]
-    return [*(f"{a} to {b}" for a, b in zip(spelled, spelled[1:], strict=False)), "missing"]
-
-
 def _both_shares(name: str, one: Sample, other: Sample) -> tuple[list[str], np.ndarray]:
     """The names of a column's values, and their shares on both sides [2, values]."""
-    tables = Tables.of(one.frame, other.frame, one.schema)  # type: ignore[arg-type]
+    tables = Tables.of(one.data, other.data, one.schema)
     column = one.schema.column(name)
     size = cells(column)
     sides = [
         np.bincount(coarse(column, side[name]), minlength=size) for side in (tables.real, tables.synthetic)
     ]
-    return _cell_names(column), np.stack([counts / counts.sum() for counts in sides])
+    return [*cell_names(column), "missing"], np.stack([counts / counts.sum() for counts in sides])
 
 
 def _most_changed(name: str, one: Sample, other: Sample) -> list[str]:
@@ -208,3 +194,7 @@ def _unknown(*named: Named) -> list[Any]:
     ]
     heads, title = ["position", *(name for name, _ in named)], "Unknown words by position"
     return [tag("h3", title), table(heads, places, title, tuple(range(1, len(heads))))]
+
+
+_SINGLE = {"table": _single_table, "image": _single_images, "text": _single_texts}
+_CONTRASTS = {"table": _tables, "image": _images, "text": _texts}

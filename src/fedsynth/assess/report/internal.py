@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedsynth.assess.report import privacy_chapter as privacy
-from fedsynth.assess.report.comparison_chapters import (
-    attack_chapter,
-    failures,
-    faithful_chapter,
-    useful_chapter,
-)
+from fedsynth.assess.report.attack_chapter import attack_chapter
+from fedsynth.assess.report.comparison_chapters import failures, faithful_chapter, useful_chapter
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.assess.report.picture import image_grid, image_pairs, quotations
 from fedsynth.assess.report.record import Record
-from fedsynth.assess.report.run_chapters import method, sample, schema_table, schema_words, training_chapter
+from fedsynth.assess.report.run_chapters import method, sample, schema_table, training_chapter
 from fedsynth.assess.report.verdict import Verdict, verdicts
 from fedsynth.assess.suite import INTERNAL
 from fedsynth.data.atomic import write_file
+from fedsynth.data.image import Images
+from fedsynth.data.modality import modality_of
 
 NAME = "report.html"
 _MOST_NEIGHBORS = 10
 _FOOT = (
-    "This page was made by fedsynth. It compares with real rows, which no privacy budget pays for: do not publish it. "
-    "What may be published is in public.html."
+    "This page was made by fedsynth. It compares with real rows, and that comparison is outside the privacy budget: do "
+    "not publish it. What may be published is in public.html."
 )
 
 
@@ -54,15 +52,23 @@ def internal_page(record: Record) -> str:
             "div", [verdict_card(verdict) for verdict in verdicts(statement, scores, reached)], class_="cards"
         ),
     ]
-    foot = [tag("p", _FOOT)]
+    written_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    foot = [tag("p", _FOOT), tag("p", f"Page written {written_at}.")]
     return page(f"Report on {record.name}", head, _sections(record), foot)
 
 
 def _subtitle(record: Record) -> str:
     rows = (record.evaluation.details.get("rows") if record.evaluation else None) or {}
-    counted = [f"{count:,} {what} rows" for what, count in rows.items() if count]
+    units = modality_of(record.released.schema).units
+    counted = [f"{count:,} {what} {units}" for what, count in rows.items() if count]
+    dated = [f"run finished {record.released.date}"] if record.released.date else []
     return ", ".join(
-        [schema_words(record.released.schema), f"recipe {record.released.settings.get('recipe')}", *counted]
+        [
+            modality_of(record.released.schema).describe(),
+            f"recipe {record.released.settings.get('recipe')}",
+            *counted,
+            *dated,
+        ]
     )
 
 
@@ -84,8 +90,7 @@ def _sections(record: Record) -> list[Section]:
     if evaluation:
         sections.append(_with_media(faithful_chapter(evaluation), record))
         sections.append(useful_chapter(evaluation.scores))
-    if attacks:
-        sections.append(attack_chapter(attacks, statement))
+        sections.append(attack_chapter(evaluation.details, statement))
     sections += [training_chapter(record.history, statement.epsilon), _data(record), _made(record)]
     return [section for section in sections if section is not None]
 
@@ -97,7 +102,7 @@ def _privacy(record: Record, attacks: Sequence[Any]) -> Section:
     releases = privacy.releases_table(statement)
     body = [
         privacy.privacy_facts(statement),
-        tag("div", scale, timeline, class_="charts wide") if scale or timeline else None,
+        tag("div", scale, timeline, class_="charts") if scale or timeline else None,
         tag("h3", "The statement"),
         privacy.statement_text(statement),
         tag("div", releases, class_="plain single") if releases else None,
@@ -110,10 +115,8 @@ def _with_media(section: Section, record: Record) -> Section:
     evaluation, extra = record.evaluation, []
     assert evaluation is not None
     if isinstance(record.real, tuple) and isinstance(record.released.synthetic, tuple):
-        pictures = [
-            figure("Real", image_grid(*record.real, "real")),
-            figure("Synthetic", image_grid(*record.released.synthetic, "synthetic")),
-        ]
+        shown: dict[str, Images] = {"Real": record.real, "Synthetic": record.released.synthetic}
+        pictures = [figure(name, image_grid(*data, name.lower())) for name, data in shown.items()]
         extra += [tag("h3", "Images"), tag("div", pictures, class_="charts wide")]
         extra += _neighbors(evaluation.details, record.real[0], record.released.synthetic[0])
     texts = (evaluation.details.get("texts") or {}).get("synthetic") or []
@@ -131,7 +134,9 @@ def _neighbors(details: Mapping[str, Any], real: np.ndarray, synthetic: np.ndarr
     pairs = image_pairs(
         synthetic[[each["synthetic"] for each in near]], real[[each["real"] for each in near]]
     )
-    words = "Synthetic images that come closest to a real one, and below each that real one: a copy would show here."
+    words = (
+        "The synthetic images closest to a real one, and below each that real one: a copy would show here."
+    )
     return [
         tag("h3", "Is anything memorized?"),
         tag("p", words, class_="soft"),
@@ -141,9 +146,14 @@ def _neighbors(details: Mapping[str, Any], real: np.ndarray, synthetic: np.ndarr
 
 def _data(record: Record) -> Section:
     released = record.released
-    count = len(released.synthetic) if isinstance(released.synthetic, pd.DataFrame) else None
-    words = f"The first of {count:,} synthetic rows." if count else "The first ones, as they were made."
-    body = [tag("p", words, class_="soft"), sample(released.synthetic, released.schema)]
+    rows = released.synthetic
+    count = 0 if rows is None else modality_of(released.schema).size(rows)
+    words = (
+        f"The first of {count:,} synthetic {modality_of(released.schema).units}."
+        if count
+        else "The first ones, as they were made."
+    )
+    body = [tag("p", words, class_="soft"), sample(rows, released.schema)]
     return Section(
         "data", "What does it look like?", [*body, tag("h3", "Schema"), schema_table(released.schema)]
     )

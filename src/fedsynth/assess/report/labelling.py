@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, page
 from fedsynth.assess.report.picture import image_grid
 from fedsynth.data.atomic import write_file
+from fedsynth.data.modality import for_kind
 from fedsynth.inspection.findings import Findings
 from fedsynth.inspection.sample import Sample
 
@@ -32,20 +32,21 @@ def labelling_page(findings: Findings, most: int = MOST) -> str:
         tag("h1", "Label these by hand"),
         tag(
             "p",
-            f"{count} synthetic examples of {name}; what is their {label}? Leave out what nobody could tell. Labels "
-            "stay in this page until you save them.",
+            f"{count} synthetic examples of {name}: what is their {label}? Skip unclear examples. Labels stay in this "
+            "page until you save them.",
             class_="soft",
         ),
     ]
-    buttons = tag(
-        "p",
-        tag("button", "Save as CSV", type="button", data_save="csv"),
-        " ",
-        tag("button", "Save as JSON", type="button", data_save="json"),
-        " ",
+    bar = tag(
+        "div",
         tag("span", f"0 of {count} labelled", id="labelled", role="status"),
+        tag("button", "Next without a label", type="button", id="next"),
+        tag("button", "Save as CSV", type="button", data_save="csv"),
+        tag("button", "Save as JSON", type="button", data_save="json"),
+        class_="bar",
     )
-    body: list[Any] = [buttons, tag("div", examples, class_="charts", id="examples", data_source=name)]
+    kind = "examples images" if model.sample.schema.channels else "examples"
+    body: list[Any] = [tag("div", examples, class_=kind, id="examples", data_source=name), bar]
     return page(
         "Label by hand",
         head,
@@ -62,12 +63,16 @@ def _example(sample: Sample, row: int, classes: tuple[str, ...]) -> Markup:
 
 
 def _shown(sample: Sample, row: int) -> Markup:
-    if sample.images is not None:
-        return image_grid(np.asarray(sample.images[row])[None], None, f"example {row}")
-    assert sample.frame is not None
-    if sample.texts:
-        return tag("blockquote", sample.texts[row])
-    values = sample.frame.iloc[row]
-    return tag(
-        "dl", [tag("div", tag("dt", str(n)), tag("dd", str(v))) for n, v in values.items()], class_="facts"
-    )
+    return for_kind(_SHOWN, sample.schema, "pictures of an example")(sample, row)
+
+
+def _row(sample: Sample, row: int) -> Markup:
+    values = sample.data.iloc[row].items()
+    return tag("dl", [tag("div", tag("dt", str(n)), tag("dd", str(v))) for n, v in values], class_="facts")
+
+
+_SHOWN: dict[str, Callable[[Sample, int], Markup]] = {
+    "table": _row,
+    "image": lambda sample, row: image_grid(sample.data[0][row][None], None, f"example {row}"),
+    "text": lambda sample, row: tag("blockquote", sample.texts[row]),
+}

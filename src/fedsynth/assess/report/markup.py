@@ -42,6 +42,11 @@ def join(children: Any) -> Markup:
     return Markup("".join(join(child) for child in children))
 
 
+def scrolled(content: Markup, label: str) -> Markup:
+    """Content that can be scrolled sideways, by keys as well, where it is wider than its place."""
+    return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
 def _attribute(key: str, value: Any) -> str:
     if value is None or value is False:
         return ""

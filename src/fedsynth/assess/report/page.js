@@ -1,4 +1,4 @@
-// Shows what a mark says while somebody points at it; everything else works without scripts.
+// Tips at marks, a search among columns, and opened details on paper; everything else works without scripts.
 "use strict";
 (() => {
   const tip = document.getElementById("tip");
@@ -19,5 +19,27 @@
   };
   for (const kind of ["pointerover", "pointermove", "pointerdown"]) document.addEventListener(kind, point);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-  addEventListener("beforeprint", () => { tip.hidden = true; });
+
+  for (const search of document.querySelectorAll(".search")) {
+    search.hidden = false;
+    const [box, told] = [search.querySelector("input"), search.querySelector("[role=status]")];
+    const columns = [...document.querySelectorAll("[data-column]")];
+    box.addEventListener("input", () => {
+      const wanted = box.value.trim().toLowerCase();
+      const names = new Set();
+      for (const each of columns) {
+        each.hidden = !each.dataset.column.toLowerCase().includes(wanted);
+        if (!each.hidden) names.add(each.dataset.column);
+      }
+      told.textContent = wanted ? `${names.size} found` : "";
+    });
+  }
+
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    tip.hidden = true;
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const each of opened) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
 })();

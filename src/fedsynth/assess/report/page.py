@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from fedsynth.assess.report.markup import Markup, join, tag
+from fedsynth.assess.report.markup import Markup, join, scrolled, tag
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,10 @@ def page(
     links = [tag("a", section.title, href=f"#{section.name}") for section in sections]
     body = tag(
         "body",
-        tag(
-            "header",
-            head,
-            tag("nav", links, class_="jump", aria_label="Chapters") if len(links) > 1 else None,
-            class_="top",
-        ),
-        tag("main", [_chapter(section) for section in sections]),
+        tag("a", "Skip to content", href="#main", class_="skip"),
+        tag("header", head, class_="top"),
+        tag("nav", links, class_="jump", aria_label="Chapters") if len(links) > 1 else None,
+        tag("main", [_chapter(section) for section in sections], id="main", tabindex="-1"),
         tag("footer", foot),
         tag("div", id="tip", hidden=True, aria_hidden="true"),
         [tag("script", Markup(script)) for script in scripts],
@@ -96,10 +93,10 @@ def _chapter(section: Section) -> Markup:
     )
 
 
-def figure(caption: str, drawn: Any, note: str = "", below: Any = None) -> Markup:
+def figure(caption: str, drawn: Any, note: str = "", below: Any = None, **attributes: Any) -> Markup:
     """A picture in a frame, with its name and a remark."""
-    words = tag("figcaption", caption, tag("span", note, class_="soft") if note else None)
-    return tag("figure", words, drawn, below)
+    words = tag("figcaption", tag("span", caption), tag("span", note, class_="soft") if note else None)
+    return tag("figure", words, drawn, below, **attributes)
 
 
 def table(
@@ -108,19 +105,46 @@ def table(
     label: str,
     numbers: Sequence[int] = (),
     class_: str = "",
+    columns: Sequence[str] | None = None,
 ) -> Markup:
-    """A table that can be scrolled where it is too wide; `numbers` are the columns set at the right."""
+    """A table that can be scrolled where it is too wide; `numbers` are the columns set at the right.
+
+    Of class `stack`, its cells stand below each other on a phone, each with its heading. `columns` are the names by
+    which the search of a page finds the rows.
+    """
+    stacked = class_ == "stack"
     sides = ["number" if place in numbers else None for place in range(len(headings))]
+    parts = ("table", "rowgroup", "row", "columnheader", "cell")
+    roles = {part: {"role": part} if stacked else {} for part in parts}  # a phone lays them out as no table
+    top = [
+        tag("th", words, scope="col", class_=side, **roles["columnheader"])
+        for words, side in zip(headings, sides, strict=True)
+    ]
+    lines = []
+    for place, row in enumerate(rows):
+        cells = [
+            tag("td", cell, class_=side, data_label=words if stacked else None, **roles["cell"])
+            for cell, side, words in zip(row, sides, headings, strict=True)
+        ]
+        column = columns[place] if columns else None
+        lines.append(tag("tr", cells, data_column=column, **roles["row"]))
+    head = tag("thead", tag("tr", top, **roles["row"]), **roles["rowgroup"])
+    body = tag("tbody", lines, **roles["rowgroup"])
+    return scrolled(tag("table", head, body, class_=class_ or None, **roles["table"]), label)
+
+
+def across(heads: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> Markup:
+    """Rows of very many columns turned on their side: a line for each column, which fits a screen and a page."""
+    lines = [
+        tag("tr", tag("th", name, scope="row"), [tag("td", row[place]) for row in rows])
+        for place, name in enumerate(heads)
+    ]
     top = tag(
         "tr",
-        [tag("th", words, scope="col", class_=side) for words, side in zip(headings, sides, strict=True)],
+        tag("th", "column", scope="col"),
+        [tag("th", f"row {i}", scope="col") for i in range(1, len(rows) + 1)],
     )
-    lines = [
-        tag("tr", [tag("td", cell, class_=side) for cell, side in zip(row, sides, strict=True)])
-        for row in rows
-    ]
-    inner = tag("table", tag("thead", top), tag("tbody", lines), class_=class_ or None)
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return scrolled(tag("table", tag("thead", top), tag("tbody", lines), class_="sample"), label)
 
 
 def facts(pairs: Sequence[tuple[str, Any]]) -> Markup:

@@ -1,30 +1,20 @@
-"""The plan as a picture: epsilon against clients, rounds and noise. The one file of the plan that needs matplotlib."""
+"""A plan as a page or a picture: what each recipe would cost here, and among more clients."""
 
 from __future__ import annotations
 
-import base64
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-
+from fedsynth.assess.report.curve import curve
+from fedsynth.assess.report.markup import tag
+from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.errors import BadInput
-from fedsynth.privacy.accountant import COARSE, answer
-from fedsynth.privacy.events import repeat
-from fedsynth.privacy.planning import PlanRow, projected_rows
+from fedsynth.recipes.planned import PlannedRun
+from fedsynth.recipes.plans import Plans
 
-_WIDE = 200.0  # an axis over more than this factor has a number at each power of ten only
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One plot: named curves of epsilon over something."""
-
-    title: str
-    axis: str
-    curves: Mapping[str, Sequence[tuple[float, float]]]
+_HEADINGS = ("recipe", "unit", "trust", "cohort", "rounds", "noise", "noise in the mean", "epsilon")
 
 
 def check_name(path: Path) -> None:
@@ -33,70 +23,64 @@ def check_name(path: Path) -> None:
         raise BadInput(f"--plot {path}: expected a name that ends with .png or .html")
 
 
-def panels_of(rows: Sequence[PlanRow]) -> list[Panel]:
-    """Epsilon as one thing changes and the others stay; coarse, which errs upwards."""
-    row = next((row for row in rows if (row.unit, row.trust) == ("client", "central")), rows[0])
-    rounds = sorted({max(1, round(row.rounds * 2.0**power)) for power in range(-4, 3)})
-    noises = [row.noise_multiplier * 2.0 ** (power / 2) for power in range(-2, 5)]
-    return [
-        *_population_panel(row),
-        Panel(
-            "more rounds", "rounds", {"central": [(n, _cost(row, n, row.noise_multiplier)) for n in rounds]}
-        ),
-        Panel(
-            "more noise", "noise multiplier", {"central": [(z, _cost(row, row.rounds, z)) for z in noises]}
-        ),
-    ]
-
-
-def _population_panel(row: PlanRow) -> list[Panel]:
-    if row.unit != "client":
-        return []
-    moved = projected_rows(row, [row.clients * 4**power for power in range(6)])
-    by_trust = {
-        f"{trust} (projection)": [(point.clients, point.epsilon) for point in moved if point.trust == trust]
-        for trust in ("central", "local")
-    }
-    return [Panel(f"{row.recipe}: more clients, same noise in the mean", "clients", by_trust)]
-
-
-def _cost(row: PlanRow, rounds: int, noise: float) -> float:
-    event = repeat(PoissonSampledDpEvent(row.rate, GaussianDpEvent(noise)), rounds)
-    return answer(event, row.delta, precision=COARSE).epsilon
-
-
-def save_plot(panels: Sequence[Panel], budget: float, path: Path) -> None:
-    """Write the panels side by side to a PNG file, or to an HTML page that holds it."""
+def save_plot(path: Path, plans: Plans, projections: Sequence[PlannedRun]) -> None:
+    """Write the plan: a page with all runs and a chart of the projections, or the chart alone as PNG."""
     check_name(path)
-    image = _png(panels, budget)
     if path.suffix == ".png":
-        path.write_bytes(image)
-        return
-    data = base64.b64encode(image).decode()
-    path.write_text(
-        '<!doctype html><meta charset="utf-8"><title>fedsynth plan</title>'
-        f'<img alt="epsilon against clients, rounds and noise" src="data:image/png;base64,{data}">\n'
+        path.write_bytes(_png(projections, plans.population.epsilon))
+    else:
+        path.write_text(plan_page(plans, projections), encoding="utf-8")
+
+
+def plan_page(plans: Plans, projections: Sequence[PlannedRun]) -> str:
+    """The plan as a page: in words, as a table, and one chart for the recipe that was asked for."""
+    head = [tag("h1", "What privacy would cost"), [tag("p", sentence) for sentence in plans.words]]
+    rows = [
+        (
+            run.recipe,
+            run.unit,
+            run.trust,
+            f"{run.cohort:,.4g}",
+            f"{run.rounds:,}",
+            "by epsilon" if run.noise_multiplier is None else f"{run.noise_multiplier:.4g}",
+            "" if run.noise_in_mean is None else f"{run.noise_in_mean:.3g}",
+            f"{run.epsilon:.3g}",
+        )
+        for run in plans.runs
+    ]
+    listed = table(_HEADINGS, rows, "Ways to be private", numbers=(3, 4, 5, 6, 7))
+    doubts = [tag("ul", [tag("li", sentence) for sentence in plans.doubts])] if plans.doubts else []
+    sections = [Section("runs", "As it would run", [listed, *doubts])]
+    if projections:
+        first = projections[0]
+        points = [(float(run.clients), run.epsilon) for run in projections]
+        drawn = curve("epsilon", points, limit=plans.population.epsilon, across="clients", logarithmic=True)
+        note = "The same noise in the mean among more clients, at a delta that shrinks as they grow."
+        caption = f"{first.recipe}, {first.trust} trust: epsilon by the number of clients"
+        sections.append(Section("more", "Among more clients", [figure(caption, drawn, note)]))
+    return page(
+        "fedsynth plan",
+        head,
+        sections,
+        [tag("p", f"Made by fedsynth plan on {date.today()} from public numbers: no data were read.")],
     )
 
 
-def _png(panels: Sequence[Panel], budget: float) -> bytes:
+def _png(projections: Sequence[PlannedRun], budget: float) -> bytes:
     try:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
     except ImportError as error:
         raise BadInput("--plot needs matplotlib; install it with: pip install 'fedsynth[report]'") from error
-    figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for name, points in panel.curves.items():
-            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=name)
-        axes.axhline(budget, color="0.5", linestyle="--", linewidth=1, label="budget")
-        axes.set(title=panel.title, xlabel=panel.axis, ylabel="epsilon", xscale="log", yscale="log")
-        for axis in (axes.xaxis, axes.yaxis):  # 3,000, not 3x10^3, and few enough to be read
-            low, high = axis.get_view_interval()
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < _WIDE else (1,)))
-            axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-            axis.set_minor_formatter(NullFormatter())
-        axes.legend(fontsize=8)
+    first = projections[0]
+    drawing = Figure(figsize=(5.6, 3.8), layout="constrained")
+    axes = drawing.subplots()
+    axes.plot(
+        [run.clients for run in projections], [run.epsilon for run in projections], marker="o", markersize=3
+    )
+    axes.axhline(budget, color="0.5", linestyle="--", linewidth=1, label="budget")
+    axes.set(title=f"{first.recipe}, {first.trust} trust: more clients", xlabel="clients", ylabel="epsilon")
+    axes.set(xscale="log", yscale="log")
+    axes.legend(fontsize=8)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=140)
+    drawing.savefig(buffer, format="png", dpi=140)
     return buffer.getvalue()

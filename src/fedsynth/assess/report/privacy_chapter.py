@@ -14,10 +14,10 @@ from fedsynth.privacy.ledger import Line
 from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import shown
 
-_UNITS = {"client": "a participant, with all their data", "record": "a single row"}
+_UNITS = {"client": "a client, with all its data", "record": "a single row"}
 _TRUST = {
     "central": "the server",
-    "distributed": "a majority of participants",
+    "distributed": "enough of the clients or sites",
     "local": "nobody",
     "none": "everybody",
 }
@@ -28,7 +28,9 @@ def privacy_facts(statement: Statement) -> Markup:
     """The statement's numbers and words side by side."""
     epsilon = "none claimed" if statement.epsilon is None else shown(statement.epsilon)
     against = statement.against
-    lower = [] if against is None else [("epsilon against all but participants", shown(against["public"]))]
+    lower = (
+        [] if against is None else [("epsilon against everyone but a participant", shown(against["public"]))]
+    )
     delta = "none claimed" if statement.delta is None else f"{statement.delta:g}"
     return facts(
         [
@@ -49,9 +51,7 @@ def statement_text(statement: Statement) -> list[Markup]:
     warning = None if statement.private else tag("p", _no_promise(statement), class_="warning")
     projected = None
     if statement.projection is not None:
-        words = (
-            f"A projection to {statement.projection:,} participants: not a promise to those who took part."
-        )
+        words = f"A projection to {statement.projection:,} clients: not a promise to those who took part."
         projected = tag("p", words, class_="warning")
     return [part for part in (warning, projected, paragraphs(statement.text)) if part is not None]
 

@@ -1,7 +1,7 @@
 """public.html: what may be published of a run, made from the released files alone.
 
-No function here is given a history, scores or a real row, so the page cannot tell what nobody paid for: it comes out
-the same on a machine that never had the real data.
+No function here is given a history, scores or a real row, so the page cannot tell what is outside the privacy budget:
+it comes out the same on a machine that never had the real data.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import Any
 import pandas as pd
 
 from fedsynth.assess.report import privacy_chapter as privacy
-from fedsynth.assess.report.comparison_chapters import legend, overlays
+from fedsynth.assess.report.column_views import column_search, column_table, legend, overlays
 from fedsynth.assess.report.internal import verdict_card
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.matrix import matrix, worst_columns
 from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.assess.report.record import Released
-from fedsynth.assess.report.run_chapters import method, sample, schema_table, schema_words
+from fedsynth.assess.report.relation_views import SQUARES, map_numbers
+from fedsynth.assess.report.run_chapters import method, sample, schema_table
 from fedsynth.assess.report.verdict import private
+from fedsynth.assess.scores.column_summary import column_alerts
 from fedsynth.assess.scores.overlay import associations, column_overlays
 from fedsynth.assess.scores.tables import Tables
 from fedsynth.data.atomic import write_file
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.privacy.statement import Statement
@@ -43,8 +46,7 @@ _NOT_SEALED = (
 _COMMANDS = """\
 sha256sum generator.safetensors
 fedsynth ledger verify RUN
-fedsynth sample RUN --rows 1000 --out more.csv"""
-_UNITS = {"client": "participant", "record": "record"}
+fedsynth sample RUN --rows 1000 --out more{ending}"""
 
 
 def write_public(folder: Path | str, released: Released | None = None) -> Path:
@@ -58,7 +60,7 @@ def write_public(folder: Path | str, released: Released | None = None) -> Path:
 def public_page(released: Released) -> str:
     """The page as text: the same bytes for the same released files, wherever and whenever it is made."""
     statement = released.statement
-    title = f"Synthetic data: {schema_words(released.schema)}"
+    title = f"Synthetic data: {modality_of(released.schema).describe()}"
     badge = (
         tag("span", "may be published: made from released files alone", class_="badge open")
         if statement.private
@@ -67,19 +69,27 @@ def public_page(released: Released) -> str:
     head = [
         badge,
         tag("h1", title),
-        tag("p", "Nobody's rows: every value here was made up by a generator.", class_="soft"),
+        tag(
+            "p",
+            f"Nobody's rows: every value here was made up by a generator.{_dated(released)}",
+            class_="soft",
+        ),
         tag("div", verdict_card(private(statement)), _size_card(released), class_="cards"),
     ]
     sections = [
         Section("promise", "What is promised", _promise(statement)),
         Section("data", "What it looks like", _data(released)),
-        Section("schema", "What was public before", _schema(released.schema)),
+        Section("schema", "What was public beforehand", _schema(released.schema)),
         Section("method", "How it was made", _method(released)),
         Section("verify", "How to cite and verify it", _verify(released)),
     ]
     return page(
         title, head, sections, [tag("p", "Made by fedsynth from released files alone; no real row was read.")]
     )
+
+
+def _dated(released: Released) -> str:
+    return f" The run was finished on {released.date}." if released.date else ""
 
 
 def _size_card(released: Released) -> Markup:
@@ -90,7 +100,8 @@ def _size_card(released: Released) -> Markup:
         tag("span", f"{count:,}" if count else "As much as you like", class_="grade"),
         tag(
             "p",
-            "synthetic rows in the file, and as many more as you like from the generator, at no further cost.",
+            f"synthetic {modality_of(released.schema).units} in the file, and as many more as you like from the "
+            "generator, at no further cost.",
         ),
         class_="card verdict",
     )
@@ -98,7 +109,7 @@ def _size_card(released: Released) -> Markup:
 
 def _count(released: Released) -> int:
     rows = released.synthetic
-    return 0 if rows is None else len(rows) if isinstance(rows, pd.DataFrame) else len(rows[0])
+    return 0 if rows is None else modality_of(released.schema).size(rows)
 
 
 def _promise(statement: Statement) -> list[Any]:
@@ -112,21 +123,27 @@ def _promise(statement: Statement) -> list[Any]:
 
 
 def _data(released: Released) -> list[Any]:
-    body: list[Any] = [tag("h3", "The first of them"), sample(released.synthetic, released.schema)]
+    body: list[Any] = [tag("h3", "The first rows"), sample(released.synthetic, released.schema)]
     synthetic = released.synthetic
-    if not isinstance(synthetic, pd.DataFrame) or released.schema.kind != "table":
+    if not isinstance(synthetic, pd.DataFrame):
         return body
     try:
         tables = Tables.of(synthetic, synthetic, released.schema)
     except BadInput as error:
         return [*body, tag("p", f"No pictures: {error}", class_="warning")]
-    columns = [{**column, "real": None} for column in column_overlays(tables)]
+    columns = [
+        {**column, "real": None, "alerts": _alerts(tables, column["name"])}
+        for column in column_overlays(tables)
+    ]
     relations = associations(tables.sampled(_MATRIX_ROWS, 0))
     return [
         *body,
         tag("h3", "Column by column"),
-        legend(real=False),
-        overlays(columns, {}),
+        column_search(columns),
+        legend(""),
+        overlays(columns),
+        tag("h3", "Columns in numbers"),
+        column_table(columns),
         *_relations(relations),
     ]
 
@@ -137,22 +154,32 @@ def _relations(relations: dict[str, Any]) -> list[Markup]:
     if len(kept) < 2:
         return []
     shown_values = [[values[i][j] for j in kept] for i in kept]
-    words = "A large square is a strong relation, a small one a weak relation; hollow squares are negative."
-    picture = figure("Synthetic data", matrix([names[i] for i in kept], shown_values, "synthetic"))
+    picture = figure(
+        "Synthetic data",
+        matrix([names[i] for i in kept], shown_values, "synthetic"),
+        "",
+        map_numbers(names, values),
+    )
     return [
-        tag("h3", "How columns go together"),
-        tag("p", words, class_="soft"),
-        tag("div", picture, class_="narrow"),
+        tag("h3", "Relationships between columns"),
+        tag("p", SQUARES, class_="soft"),
+        tag("div", picture, class_="maps"),
     ]
+
+
+def _alerts(tables: Tables, name: str) -> list[str]:
+    column = next(column for column in tables.columns if column.name == name)
+    return column_alerts(column, None, tables.synthetic[name])
 
 
 def _schema(schema: Schema) -> list[Any]:
     inferred = schema.inferred()
-    words = f"Read from real rows without paying, so not covered by the promise: {', '.join(inferred)}."
-    warning = tag("p", words, class_="warning") if inferred else None
-    if schema.kind != "table":
+    unpaid = f"Read from real rows outside the privacy budget, so not covered by the promise: {', '.join(inferred)}."
+    warning = tag("p", unpaid, class_="warning") if inferred else None
+    if not schema.feature_columns:
         listed = f"Labels: {', '.join(schema.classes)}." if schema.classes else "There are no labels."
-        return [warning, tag("p", f"{schema_words(schema)[:1].upper()}{schema_words(schema)[1:]}. {listed}")]
+        words = modality_of(schema).describe()
+        return [warning, tag("p", f"{words[:1].upper()}{words[1:]}. {listed}")]
     return [warning, schema_table(schema)]
 
 
@@ -177,7 +204,7 @@ def _verify(released: Released) -> list[Any]:
         tag("p", _HOW_TO_CHECK),
         None if released.sealed else tag("p", _NOT_SEALED, class_="warning"),
         table(["file", "SHA-256"], rows, "Hashes"),
-        tag("pre", _COMMANDS),
+        tag("pre", _COMMANDS.format(ending=modality_of(released.schema).ending)),
     ]
 
 
@@ -186,9 +213,10 @@ def citation(released: Released) -> str:
     statement = released.statement
     promise = "without a privacy promise"
     if statement.epsilon is not None:
-        whom = _UNITS[statement.unit]
+        whom = statement.unit
         promise = f"({shown(statement.epsilon)}, {statement.delta:g})-differentially private for each {whom}"
     return (
-        f"Synthetic data ({schema_words(released.schema)}) made with fedsynth {metadata.version('fedsynth')}, recipe "
-        f"{released.settings.get('recipe')}, {promise}. Generator SHA-256 {released.hashes['generator.safetensors']}."
+        f"Synthetic data ({modality_of(released.schema).describe()}) made with fedsynth "
+        f"{metadata.version('fedsynth')}, recipe {released.settings.get('recipe')}, {promise}. Generator SHA-256 "
+        f"{released.hashes['generator.safetensors']}."
     )

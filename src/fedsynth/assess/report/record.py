@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
+from fedsynth.assess.inputs import read_judged
 from fedsynth.assess.suite import Evaluation
-from fedsynth.data.image import read_images
+from fedsynth.data.modality import Data
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import read_table
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger, Line
 from fedsynth.privacy.statement import Statement
@@ -24,7 +21,6 @@ from fedsynth.synthesis.released_files import checked_run
 PUBLISHED_SETTINGS = (
     "recipe", "label", "epsilon", "delta", "rounds", "noise_multiplier", "private", "unit", "trust", "transport",
 )  # fmt: skip
-Data = pd.DataFrame | tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,7 @@ class Released:
     synthetic: Data | None
     hashes: Mapping[str, str]  # SHA-256 by file name
     ledger_head: str | None
+    date: str = ""  # of the ledger's last line: when the run was finished
     sealed: bool = True  # False for a run of before, whose ledger names no hashes of files
 
     @classmethod
@@ -50,14 +47,16 @@ class Released:
                 f"{run.folder.path} --key he.secret"
             )
         recipe = run.folder.read_recipe()
+        lines = run.ledger.lines()
         return cls(
             schema=run.schema,
             statement=run.statement,
             settings={key: recipe[key] for key in PUBLISHED_SETTINGS if key in recipe},
             arguments=recipe.get("arguments", {}),
-            synthetic=read_data(run.synthetic, run.schema) if run.synthetic else None,
+            synthetic=read_judged(run.synthetic, run.schema) if run.synthetic else None,
             hashes={name: digest for name, digest in run.hashes.items() if name != run.folder.recipe.name},
-            ledger_head=run.ledger.head if run.ledger.lines() else None,
+            ledger_head=run.ledger.head if lines else None,
+            date=lines[-1].time[:10] if lines else "",
             sealed=run.sealed,
         )
 
@@ -87,8 +86,3 @@ class Record:
         lines = Ledger(folder.ledger).lines()
         name = folder.path.resolve().name
         return cls(name, released, lines, folder.read_rounds(), evaluation, real)
-
-
-def read_data(path: Path | str, schema: Schema) -> Data:
-    """A table or images, by the schema's kind."""
-    return read_images(path) if schema.kind == "image" else read_table(path, schema)

@@ -2,62 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from fedsynth.assess.report.axis import short
-from fedsynth.assess.report.curve import curve
+from fedsynth.assess.report.curve import curve, thin
+from fedsynth.assess.report.history_views import histories
 from fedsynth.assess.report.markup import Markup, tag
-from fedsynth.assess.report.page import Section, figure, folded, table
+from fedsynth.assess.report.page import Section, across, figure, folded, table
 from fedsynth.assess.report.picture import image_grid, quotations
-from fedsynth.assess.report.record import Data, Released
+from fedsynth.assess.report.record import Released
+from fedsynth.data.image import Images
+from fedsynth.data.modality import Data, kinds_of, modality_of
 from fedsynth.data.schema import Schema
 
 _SAMPLE_ROWS = 8
+_MOST_ACROSS = 8  # columns of a sample that a page of paper is wide enough for
+_SAMPLE_COLUMNS = 5  # rows that are shown of wider ones
 _MOST_TEXTS = 8
 _MOST_LABELS = 12
+_MOST_LISTED = 20
 
 
 def sample(synthetic: Data | None, schema: Schema) -> Markup | list[Markup]:
     """The first synthetic rows, images or texts."""
     if synthetic is None:
-        return tag("p", "No synthetic data lie in the run's folder.")
-    if isinstance(synthetic, pd.DataFrame):
-        if schema.kind == "text":
-            return quotations([str(value) for value in synthetic.iloc[:_MOST_TEXTS, 0]])
-        shown = synthetic.iloc[:_SAMPLE_ROWS]
-        rows = [
-            ["–" if pd.isna(value) else str(value) for value in row] for row in shown.itertuples(index=False)
-        ]
-        return table(list(map(str, shown.columns)), rows, "The first synthetic rows", class_="sample")
-    images, labels = synthetic
-    return tag("div", figure("Synthetic images", image_grid(images, labels, "synthetic")), class_="single")
+        return tag("p", "No synthetic data in the run's folder.")
+    if schema.tables:
+        return histories(synthetic, schema)
+    shown = [_FIRST[kind](synthetic) for kind in kinds_of(schema) if kind in _FIRST]
+    return shown[0] if shown else tag("p", f"There is no picture of {modality_of(schema).describe()}.")
+
+
+def _first_rows(synthetic: pd.DataFrame) -> Markup:
+    wide = synthetic.shape[1] > _MOST_ACROSS
+    shown = synthetic.iloc[: _SAMPLE_COLUMNS if wide else _SAMPLE_ROWS]
+    rows = [["–" if pd.isna(value) else str(value) for value in row] for row in shown.itertuples(index=False)]
+    heads = list(map(str, shown.columns))
+    if wide:
+        return across(heads, rows, "The first synthetic rows")
+    return table(heads, rows, "The first synthetic rows", class_="sample")
+
+
+def _first_images(synthetic: Images) -> Markup:
+    return tag("div", figure("Synthetic images", image_grid(*synthetic, "synthetic")), class_="single")
+
+
+_FIRST: dict[str, Callable[[Any], Any]] = {
+    "table": _first_rows,
+    "image": _first_images,
+    "text": lambda texts: quotations(list(texts[:_MOST_TEXTS])),
+}
 
 
 def schema_table(schema: Schema) -> Markup:
     """List what is public before any privacy is spent."""
+    parts = {f"{table.name}.": table.schema for table in schema.tables} or {"": schema}
     rows = [
         [
-            column.name + (" (label)" if column.name == schema.label else ""),
+            lead + column.name + (" (label)" if column.name == part.label else ""),
             column.type,
             column.allowed(_MOST_LABELS),
-            schema.provenance.get(column.name, "public"),
+            part.provenance.get(column.name, "public"),
         ]
-        for column in schema.columns
-        if column.name != schema.client
+        for lead, part in parts.items()
+        for column in part.columns
+        if column.name != part.client
     ]
-    return table(["column", "type", "allowed values", "known from"], rows, "Schema")
-
-
-def schema_words(schema: Schema) -> str:
-    """The kind of data in one phrase."""
-    if schema.kind == "image":
-        return f"images of {schema.height} × {schema.width} pixels, {'grey' if schema.channels == 1 else 'color'}"
-    if schema.kind == "text":
-        return "texts"
-    return f"a table of {len(schema.names)} columns"
+    return table(["column", "type", "allowed values", "known from"], rows, "Schema", class_="stack")
 
 
 def method(released: Released) -> list[Any]:
@@ -79,19 +93,22 @@ def _plain(value: Any) -> str:
 
 
 def training_chapter(history: Sequence[Mapping[str, Any]], epsilon: float | None) -> Section | None:
-    """Loss, epsilon spent and participants over rounds."""
+    """Loss, epsilon spent and clients over rounds."""
     if len(history) < 2:
         return None
     pictures = []
     for key, title, note in (
-        ("loss", "loss", "noisy: it was paid for" if epsilon is not None else ""),
+        ("loss", "loss", "noisy by design" if epsilon is not None else ""),
         ("epsilon", "epsilon spent", "the dashed line is the claim"),
-        ("clients", "participants", "drawn by chance; exact, so internal"),
+        ("clients", "clients", "exact numbers, so internal"),
     ):
         points = [(float(line["version"]), float(line[key])) for line in history if line.get(key) is not None]
         if len(points) > 1:
             limit = epsilon if key == "epsilon" else None
-            pictures.append(figure(title[:1].upper() + title[1:], curve(title, points, limit=limit), note))
+            name = title[:1].upper() + title[1:]
+            rows = [[short(x), short(y)] for x, y in thin(points, _MOST_LISTED)]
+            numbers = folded(f"{name} in numbers", table(["round", title], rows, f"{name} by round", (0, 1)))
+            pictures.append(figure(name, curve(title, points, limit=limit), note, numbers))
     seconds = sum(float(line.get("seconds") or 0) for line in history)
     words = f"{len(history)} rounds in {short(seconds)} seconds"
     if "dropped" in history[-1]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from fedsynth.synthesis.released_files import checked_run
 PAGES = ("report.html", "public.html")
 _DEPTH = 3
 _MOST_RUNS = 500
-_FRESH_S = 120.0  # a run that wrote nothing for so long is taken for stopped
+_PACED = 20  # rounds whose pace tells how long the rest takes
+_FRESH_S = 120.0  # a run that wrote nothing for so long counts as stopped
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class RunSummary:
     useful: float | None = None
     useful_real: float | None = None
     useful_name: str = ""
+    scored_on: Mapping[str, str] = field(default_factory=dict)  # fingerprints of the real and the test rows
+    date: str = ""  # of the last thing that was written
+    seconds_left: float | None = None  # of a running run, at the pace of its last rounds
     frechet: Score | None = None  # of images
     pages: tuple[str, ...] = ()
     problem: str = ""
@@ -89,6 +94,7 @@ def summary(path: Path | str, key: str = "") -> RunSummary:
         return RunSummary(
             **{"key": key, "name": name, "recipe": str(recipe.get("recipe", "")), "pages": pages}
             | _last(folder.read_rounds(), recipe)
+            | {"date": _date(folder)}
             | read
             | _quality(folder.path)
         )
@@ -110,6 +116,14 @@ def promise(statement: Statement) -> str:
         return "none"
     incomplete = "" if statement.private else ", incomplete"
     return f"{statement.unit}: ε {shown(statement.epsilon)}, δ {statement.delta:g}{incomplete}"
+
+
+def _date(folder: Folder) -> str:
+    """When something was written last, in the time of this machine."""
+    written = max(
+        file.stat().st_mtime for file in (folder.recipe, folder.history, folder.ledger) if file.exists()
+    )
+    return datetime.fromtimestamp(written).strftime("%Y-%m-%d %H:%M")
 
 
 def _unfinished(folder: Folder, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +151,15 @@ def _last(history: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> di
             "clients"
         ),  # None where the folder does not tell: it is the trusted server's to know
         "dropped": sum(int(line.get("dropped") or 0) for line in history),
+        "seconds_left": _seconds_left(history, rounds),
     }
+
+
+def _seconds_left(history: Sequence[Mapping[str, Any]], rounds: int | None) -> float | None:
+    """What the rounds that are left take at the pace of the last ones; None where that is not known."""
+    paces = [float(line["seconds"]) for line in history[-_PACED:] if line.get("seconds") is not None]
+    left = 0 if rounds is None else rounds - int(history[-1]["version"])
+    return sum(paces) / len(paces) * left if paces and left > 0 else None
 
 
 def _quality(path: Path) -> dict[str, Any]:
@@ -149,7 +171,25 @@ def _quality(path: Path) -> dict[str, Any]:
     area = chosen_utility(scores)
     fidelity: dict[str, Any] = {"shapes": values.get("column shapes"), "pairs": values.get("column pairs")}
     image = next((score for score in scores if score.name == FRECHET and score.value is not None), None)
-    return {**fidelity, "frechet": image, **(_useful(area) if area else {})}
+    shapes = next((score for score in scores if score.name == "column shapes"), None)
+    rows = {} if shapes is None or shapes.value is None else {"real": str(shapes.detail.get("real_rows", ""))}
+    if area:
+        beside = (area.detail["train_on_real"], area.detail["majority"])  # of runs that were scored before
+        rows["test"] = str(area.detail.get("test_rows") or beside)
+    return {**fidelity, "frechet": image, "scored_on": rows, **(_useful(area) if area else {})}
+
+
+def scored_on_others(runs: Sequence[RunSummary], what: str) -> str | None:
+    """Why scores of these runs must not be set under one line: they were measured on other rows; None if they may.
+
+    `what` is `real`, the rows that faithfulness is measured against, or `test`, those that usefulness is measured on.
+    """
+    scored = [run for run in runs if what in run.scored_on]
+    others = [run.name for run in scored[1:] if run.scored_on[what] != scored[0].scored_on[what]]
+    if not others:
+        return None
+    rows = {"real": "compared with different real rows", "test": "scored on different test rows"}[what]
+    return f"{scored[0].name} and {', '.join(others)} were {rows}"
 
 
 def why_not_compared(runs: Sequence[RunSummary]) -> str | None:

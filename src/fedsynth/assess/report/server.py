@@ -183,7 +183,7 @@ def _token(target: str, cookies: str) -> str | None:
 
 
 def serve(server: ThreadingHTTPServer, ready: Callable[[], None] | None = None) -> None:
-    """Serve until somebody presses Ctrl-C."""
+    """Serve until the process is interrupted."""
     if ready:
         ready()
     try:

@@ -1,4 +1,4 @@
-"""Private how, faithful how, useful how: three sentences for somebody who reads nothing else."""
+"""How private, how faithful, how useful: three sentences for somebody who reads nothing else."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from fedsynth.privacy.wording import belief, caveat_delta, shown
 # Our words, no standard; those on epsilon are the ones of docs/privacy.md.
 STRONG, REASONABLE, WEAK = 1.0, 3.0, 10.0
 CLOSE, FAIR = 0.95, 0.85  # of the lower of column shapes and column pairs
+UNSEEN, SEEN = 0.8, 0.95  # AUC of telling synthetic from real rows, up to which they can be close, and fair
+_MOST_BLAMED = 3
+_LEVELS = ("good", "fair", "bad")
 MUCH, SOME = 0.9, 0.6  # of what real rows teach beyond guessing
-_UNITS = {"client": "one participant", "record": "one row"}
+_UNITS = {"client": "one client", "record": "one row"}
 _SEEDED = (
     "The noise came from a seed and can be repeated, so nothing is protected; leave --seed out for privacy."
 )
 _NO_PROMISE = "This run makes no privacy promise to anybody; treat its results like the real data."
 _INFERRED = (
-    "Some of the schema was read from real rows without paying for it, and the promise does not cover what that "
+    "Some of the schema was read from real rows outside the privacy budget, and the promise does not cover what that "
     "reveals."
 )
 _NO_GRADE = (
@@ -65,8 +68,8 @@ def private(statement: Statement, caught: float | None = None) -> Verdict:
     level, word = _grade(-epsilon, (-STRONG, -WEAK), ("Strongly", "Weakly", "Hardly"))
     word = "Reasonably" if STRONG < epsilon <= REASONABLE else word
     sentence = (
-        f"Whoever studies the results can turn an even guess about {_UNITS[statement.unit]} into at most "
-        f"{belief(epsilon)} certainty (epsilon {shown(epsilon)}, delta {statement.delta:g})."
+        f"Someone studying the results could go from 50% to at most {belief(epsilon)} sure about "
+        f"{_UNITS[statement.unit]} (epsilon {shown(epsilon)}, delta {statement.delta:g})."
     )
     if caught is not None:
         sentence += (
@@ -83,8 +86,12 @@ def _why_incomplete(statement: Statement) -> str:
 
 def _grade(value: float, least: tuple[float, float], words: tuple[str, str, str]) -> tuple[str, str]:
     """Level and word for a value, by the least that is good and the least that is fair."""
-    place = 0 if value >= least[0] else 1 if value >= least[1] else 2
-    return ("good", "fair", "bad")[place], words[place]
+    place = _place(value, least)
+    return _LEVELS[place], words[place]
+
+
+def _place(value: float, least: tuple[float, float]) -> int:
+    return 0 if value >= least[0] else 1 if value >= least[1] else 2
 
 
 def _exceeded(statement: Statement) -> str | None:
@@ -108,18 +115,48 @@ def faithful(scores: Sequence[Score]) -> Verdict:
     if shapes is None or shapes.value is None:
         why = "no real rows were compared; name them with --real FILE" if shapes is None else shapes.failed
         return Verdict(
-            question, "none", "Not measured", f"It is not known how like the real rows these are: {why}."
+            question,
+            "none",
+            "Not measured",
+            f"It is not known how similar to the real rows these are: {why}.",
         )
     lower = min(score.value for score in (shapes, pairs) if score is not None and score.value is not None)
-    level, word = _grade(lower, (CLOSE, FAIR), ("Close", "Fair", "Rough"))
+    detector = _detector(scores)
+    places = [_place(lower, (CLOSE, FAIR))]
+    if detector is not None and detector.value is not None:
+        places.append(_place(-detector.value, (-UNSEEN, -SEEN)))
+    place = max(places)
     sentence = f"Single columns match the real ones to {percent(shapes.value)}"
     if pairs is not None and pairs.value is not None:
         sentence += f", pairs of columns to {percent(pairs.value)}"
-    parts = shapes.detail.get("parts") or {}
+    parts = shapes.detail.get("overlap") or shapes.detail.get("parts") or {}
     if parts:
         worst = min(parts, key=lambda name: parts[name])
         sentence += f"; the weakest column is {worst} with {percent(parts[worst])}"
-    return Verdict(question, level, word, sentence + ".")
+    sentence += f".{_given_away(detector)}"
+    return Verdict(question, _LEVELS[place], ("Close", "Fair", "Rough")[place], sentence)
+
+
+def _detector(scores: Sequence[Score]) -> Score | None:
+    """The classifier that tells synthetic rows from real ones best."""
+    detections = [
+        score for score in scores if score.name.startswith("detection by ") and score.value is not None
+    ]
+    return max(detections, key=lambda score: score.value or 0.0, default=None)
+
+
+def _given_away(detector: Score | None) -> str:
+    """The sentence on how easily synthetic rows are told from real ones, and which columns give them away."""
+    if detector is None or detector.value is None:
+        return ""
+    steps = ((0.6, "hardly ever"), (UNSEEN, "sometimes"), (SEEN, "usually"), (1.0, "almost always"))
+    how = next(words for end, words in steps if detector.value <= end)
+    sentence = f" A classifier can {how} tell synthetic rows from real ones (AUC {detector.value:.3f}; 0.5 is guessing)"
+    blamed = detector.detail.get("blamed")
+    if blamed is not None and detector.value > UNSEEN:
+        named = ", ".join(list(blamed)[:_MOST_BLAMED])
+        sentence += f", mostly by {named}" if named else ", by many columns together rather than a single one"
+    return sentence + "."
 
 
 def useful(scores: Sequence[Score]) -> Verdict:
@@ -127,7 +164,9 @@ def useful(scores: Sequence[Score]) -> Verdict:
     question = "Is it useful?"
     area = chosen_utility(scores)
     if area is None:
-        return Verdict(question, "none", "Not measured", _NO_TEST)
+        failed = next((score for score in scores if score.failed and score.name.endswith(": auc")), None)
+        why = _NO_TEST if failed is None else f"{failed.name} could not be measured: {failed.failed}."
+        return Verdict(question, "none", "Not measured", why)
     real = float(area.detail["train_on_real"])
     least = float(area.detail["majority"])
     if area.value is None:

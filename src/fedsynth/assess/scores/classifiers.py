@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput, nearest
 
@@ -64,7 +64,7 @@ def as_positions(frame: pd.DataFrame, schema: Schema) -> Task:
 
     The bins of ordered columns are left out, except the one that says that the value is missing.
     """
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     x, y = encoding.encode(frame[list(schema.names)])
     kept: list[int] = []
     for block in encoding.blocks:

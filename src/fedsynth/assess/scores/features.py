@@ -207,7 +207,7 @@ def inception(path: Path | str) -> FeatureNetwork:
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise BadInput(
-            f"{source}: is no TorchScript file ({reason}); expected Inception-v3 in this form"
+            f"{source}: is not a TorchScript file ({reason}); expected Inception-v3 in this form"
         ) from None
 
     def run(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.data.text import END, UNKNOWN, TextEncoding
+from fedsynth.data.text import END, UNKNOWN, Text
 from fedsynth.errors import BadInput
 from fedsynth.models.language import LanguageModel
-from fedsynth.models.model import Params, layouts
 from fedsynth.synthesis.generator import Generator
 
 _SMOOTHED = 0.5  # added to each symbol's count
@@ -38,30 +37,26 @@ class Reader:
     def _model(self) -> LanguageModel:
         return cast(LanguageModel, self.generator.model)
 
-    @cached_property
-    def _params(self) -> Mapping[str, Params]:
-        shapes = layouts(self._model)
-        return {part: shapes[part].split(flat) for part, flat in self.generator.parts.items()}
-
     def rows(self, texts: Sequence[str]) -> Tensor:
         """The texts cut and encoded as in training."""
-        encoding = TextEncoding(self.generator.schema)
+        encoding = Text(self.generator.schema)
         pieces = [piece for text in texts for piece in encoding.pieces(text) if piece]
         if not pieces:
             raise BadInput("the texts have no words; expected at least one text with words")
-        return encoding.encode(pieces)
+        return encoding.encode(pieces)[0]
 
     def predict(self, texts: Sequence[str]) -> Prediction:
         """How well the model predicts these texts."""
         rows = self.rows(texts)
         return Prediction(
-            self._model.perplexity(self._params, rows), self._model.accuracy(self._params, rows)
+            self._model.perplexity(self.generator.params, rows),
+            self._model.accuracy(self.generator.params, rows),
         )
 
     def surprise(self, texts: Sequence[str]) -> np.ndarray:
         """Minus the joint log-probability of each text, uncut, as `exposure` asks for it."""
-        rows = TextEncoding(self.generator.schema).encode(texts)
-        return -self._model.log_probability(self._params, rows).double().numpy()
+        rows = Text(self.generator.schema).encode(texts)[0]
+        return -self._model.log_probability(self.generator.params, rows).double().numpy()
 
     def beside(self, known: Sequence[str], texts: Sequence[str]) -> Prediction:
         """The prediction from the shares of symbols in `known` texts alone, without any order and without privacy."""

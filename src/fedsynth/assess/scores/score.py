@@ -107,4 +107,4 @@ def load_scores(path: Path | str) -> list[Score]:
     try:
         return [Score.from_dict(entry) for entry in json.loads(Path(path).read_text())]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"{path}: is no list of scores ({error}); expected scores.json of a run") from None
+        raise BadInput(f"{path}: is not a list of scores ({error}); expected scores.json of a run") from None

@@ -15,8 +15,8 @@ import pandas as pd
 
 from fedsynth.assess.scores.classifiers import CLASSIFIERS, KNOWN, Classifier, Task, calmly
 from fedsynth.assess.scores.score import Score, failure, over_seeds
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput, nearest
 
@@ -139,7 +139,7 @@ def utility(
 
 
 def _require_label(schema: Schema) -> None:
-    if schema.kind != "table" or len(schema.classes) < 2:
+    if not schema.feature_columns or len(schema.classes) < 2:
         raise BadInput(
             "usefulness is measured by predicting the label; expected a table with a label of 2 classes"
         )
@@ -147,7 +147,7 @@ def _require_label(schema: Schema) -> None:
 
 def _checked(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
     """The classes of the rows, after checking that the table fits its schema."""
-    return TableEncoding(schema).encode(frame[list(schema.names)])[1].numpy()
+    return Table(schema).encode(frame[list(schema.names)])[1].numpy()
 
 
 def _task(classifier: Classifier, frame: pd.DataFrame, schema: Schema) -> Task:

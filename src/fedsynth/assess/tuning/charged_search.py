@@ -188,7 +188,7 @@ class ChargedSearch:
         return 1 + int(math.log(uniform) / math.log1p(-chance))
 
     def _means(self, clients: Clients) -> ColumnMeans:
-        return ColumnMeans(int(np.prod(clients.x.shape[1:])), max(1, len(self.schema.classes)))
+        return ColumnMeans(clients.width, max(1, len(self.schema.classes)))
 
     def _truth(self, clients: Clients, noise: float, unit: Unit, payer: Payer, rng: Rng) -> Tensor:
         """The noisy mean of the statistic over all units, up to a factor."""
@@ -208,19 +208,7 @@ class ChargedSearch:
         """How far a candidate's statistic lies from the truth, both scaled to a sum of 1."""
         generator = released(chosen.algorithm, state, self.schema, chosen.recipe.name, chosen.values)
         drawn = generator.sample(_DRAWN, rng.at("judged"))
-        raw = (
-            replace(
-                self.clients,
-                frame=None,
-                images=drawn[0],
-                labels=drawn[1],
-                owner=np.zeros(_DRAWN, np.int64),
-                count=1,
-            )
-            if isinstance(drawn, tuple)
-            else RawClients(np.zeros(len(drawn), np.int64), 1, (), frame=drawn)
-        )
-        rows = encode_clients(raw, self.schema)
+        rows = encode_clients(RawClients(np.zeros(_DRAWN, np.int64), 1, (), drawn), self.schema)
         own = self._means(rows)(rows.gather(np.zeros(1, np.int64), "cpu"))[0]
         noisy = truth.to(torch.float32).clamp(min=0)
         return float((own / own.sum().clamp(min=1e-12) - noisy / noisy.sum().clamp(min=1e-12)).abs().sum())

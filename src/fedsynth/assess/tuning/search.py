@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedsynth.assess.scores.fidelity import column_pairs
 from fedsynth.assess.scores.image_utility import LOGISTIC, image_performance
 from fedsynth.assess.scores.tables import Tables
 from fedsynth.assess.scores.utility import performance
 from fedsynth.data.clients import RawClients
-from fedsynth.data.encode import ImageEncoding
+from fedsynth.data.image import Image, Images
+from fedsynth.data.modality import for_kind
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.recipes.registry import recipe_named
@@ -86,7 +88,7 @@ class FreeSearch:
     @property
     def measure(self) -> str:
         """The name of the score; more is better."""
-        if self.schema.kind == "image":
+        if self.schema.channels:
             return f"{LOGISTIC}: accuracy on held-out images"
         if self.schema.label is None:
             return "column pairs: similarity to held-out rows"
@@ -108,11 +110,8 @@ class FreeSearch:
         return sorted(done, key=lambda trial: -np.inf if trial.score is None else trial.score, reverse=True)
 
     def _check(self) -> None:
-        if self.schema.kind == "text":
-            raise BadInput(
-                "tune: a search over recipes of text is not offered; compare runs by `fedsynth evaluate`"
-            )
-        if self.schema.kind == "image" and self.schema.label is None:
+        for_kind(_SCORES, self.schema, "searches over settings")
+        if self.schema.channels and self.schema.label is None:
             raise BadInput("tune: images need a label to be judged by; the schema names none")
         if self.runs < 1:
             raise BadInput(f"--runs {self.runs}: expected at least one training of each candidate")
@@ -127,7 +126,7 @@ class FreeSearch:
             apart = rng.uniforms(self.rows.rows) < HELD
         if apart.all() or not apart.any():
             raise BadInput(f"rows={self.rows.rows}: too few to hold some out")
-        return self.rows.only(~apart), self.rows.only(apart)
+        return self.rows.only(~apart, self.schema), self.rows.only(apart, self.schema)
 
     def _trial(self, settings: Settings, kept: RawClients, test: RawClients) -> Trial:
         began = time.perf_counter()
@@ -143,23 +142,24 @@ class FreeSearch:
 
     def _score(self, generator: Generator, tested: RawClients) -> float:
         drawn = generator.sample(_DRAWN, Rng(self.seed).at("judged"))
-        if isinstance(drawn, tuple):
-            assert tested.images is not None
-            encoding = ImageEncoding(self.schema)
-            train, test = encoding.encode(*drawn), encoding.encode(tested.images, tested.labels)
-            classes = len(self.schema.classes)
-            return image_performance(train, test, classes, LOGISTIC, self.seed, passes=1).accuracy
-        assert tested.frame is not None
-        if self.schema.label is None:
-            score = column_pairs(Tables.of(tested.frame, drawn, self.schema))
-            if score.value is None:
-                raise BadInput(f"column pairs: {score.failed}")
-            return score.value
-        return float(
-            np.mean(
-                [performance(drawn, tested.frame, self.schema, name, self.seed).auc for name in _CLASSIFIERS]
-            )
-        )
+        return for_kind(_SCORES, self.schema, "scores")(drawn, tested.data, self.schema, self.seed)
+
+
+def _score_of_images(drawn: Images, tested: Images, schema: Schema, seed: int) -> float:
+    train, test = Image(schema).encode(drawn), Image(schema).encode(tested)
+    return image_performance(train, test, len(schema.classes), LOGISTIC, seed, passes=1).accuracy
+
+
+def _score_of_tables(drawn: pd.DataFrame, tested: pd.DataFrame, schema: Schema, seed: int) -> float:
+    if schema.label is None:
+        score = column_pairs(Tables.of(tested, drawn, schema))
+        if score.value is None:
+            raise BadInput(f"column pairs: {score.failed}")
+        return score.value
+    return float(np.mean([performance(drawn, tested, schema, name, seed).auc for name in _CLASSIFIERS]))
+
+
+_SCORES: dict[str, Callable[..., float]] = {"table": _score_of_tables, "image": _score_of_images}
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:

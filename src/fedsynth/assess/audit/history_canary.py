@@ -1,0 +1,90 @@
+"""Canaries in noisy sums of histories: persons whose rows, several in each view, fall into cells of their own.
+
+The recipe's own sums place and weigh the rows, its own mechanism adds the noise, its own loop and transport open sums.
+Only views and questions are others: two views of three columns, any two of which tell which canary a row is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsynth.assess.audit.canary import Game, Seen, log_likelihood
+from fedsynth.assess.audit.table_canary import canary_codes, watch_sums
+from fedsynth.data.clients import Clients
+from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.schedule import Everyone
+from fedsynth.federation.state import ServerState
+from fedsynth.models.histories import HistoryModel
+from fedsynth.models.table_question import Question, QuestionForm, unmerged
+from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.rng import Rng
+from fedsynth.training.history_sums import HistorySums
+
+_TABLES = ((0, 1), (0, 2), (1, 2))
+_ROWS = (1, 5)  # of a canary in each view: it must weigh as one person however many there are
+
+
+def watch_histories(game: Game) -> Seen:
+    """Run all rounds with canary persons, each in or out by a coin."""
+    inside = game.rng.at("coins").uniforms(game.canaries) > 0.5
+    played, sums, questions = counting(game.algorithm, game.canaries)
+    codes = canary_codes(np.arange(game.canaries), questions[0].sizes[0])
+    pairs = zip(questions, sums.starts, strict=True)
+    places = np.concatenate([question.places(codes).numpy() + start for question, start in pairs], axis=1)
+    scale = np.concatenate(sums.scales(questions))
+    sent = watch_sums(game, played, _persons(inside, codes))
+    return Seen(
+        inside,
+        np.sum([log_likelihood(one[places] @ scale, game.event, swapped=False) for one in sent], axis=0),
+    )
+
+
+def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, HistorySums, list[Question]]:
+    """The algorithm with its own noise, clip and rounds, asking each time for tables with a cell for each canary."""
+    sums, schedule = algorithm.record_sums, algorithm.schedule
+    assert isinstance(sums, HistorySums) and isinstance(schedule, Everyone)
+    assert isinstance(algorithm.model, HistoryModel)
+    base = max(2, math.ceil(math.sqrt(canaries)))
+    questions = [Question(unmerged((base,) * 3), _TABLES, (1.0, 2.0, weight)) for weight in (1.0, 3.0)]
+    form = QuestionForm((base,) * 3, len(_TABLES), questions[0].cells)
+    cells = form.most_cells * len(questions)
+    mechanism = sums.mechanism
+    if isinstance(mechanism, DistributedGaussian):
+        parties = Parties(canaries, canaries, largest=0)
+        units = max(mechanism.contributions, canaries)
+        mechanism = replace(mechanism, dim=cells, parties=parties, contributions=units)
+    written = torch.cat([form.write(question) for question in questions])
+
+    def first(parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
+        return {**parts, "question": written}
+
+    def again(state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
+        return state
+
+    counted = replace(sums, forms=(form,) * len(questions), mechanism=mechanism)
+    game = replace(
+        algorithm,
+        model=replace(algorithm.model, question=len(written), answer=cells),
+        mechanism=mechanism,
+        schedule=replace(schedule, clients=canaries),
+        transport=algorithm.transport.fitted(mechanism.wire(cells), canaries),
+        record_sums=counted,
+        warm_start=first,
+        learn=again,
+        finish=None,
+    )
+    return game, counted, questions
+
+
+def _persons(inside: np.ndarray, codes: Tensor) -> Clients:
+    """The rows of the canaries that are in, in both views."""
+    rows = np.where(inside, sum(_ROWS), 0)
+    views = torch.cat([torch.full((count,), view) for view, count in enumerate(_ROWS)])
+    numbers = torch.from_numpy(np.repeat(np.arange(len(inside)), rows))
+    offsets = np.concatenate([[0], np.cumsum(rows)])
+    return Clients(codes[numbers].float(), views.repeat(int(inside.sum())), offsets)

@@ -10,8 +10,7 @@ import typer
 
 from fedsynth.assess.attacks.shadow_game import MINUTES
 from fedsynth.cli.main import app
-from fedsynth.cli.sample import DEFAULT_ROWS
-from fedsynth.synthesis.request import Request
+from fedsynth.synthesis.request import ROWS, Request
 
 HEAVY = ["torch", "numpy", "pandas", "scipy", "sklearn", "dp_accounting", "nvflare", "matplotlib", "rich"]
 PRINTED = (
@@ -45,7 +44,7 @@ def test_help_imports_nothing_heavy():
     assert json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout) == []
 
 
-@pytest.mark.parametrize(("words", "told"), [(("run",), DEFAULT_ROWS), (("report",), int(MINUTES))])
+@pytest.mark.parametrize(("words", "told"), [(("run",), ROWS), (("report",), int(MINUTES))])
 def test_the_help_tells_the_default_that_is_used(words, told):
     texts = [parameter.help for parameter in COMMANDS[words].params if getattr(parameter, "help", None)]
     assert any(f"(default {told})" in text for text in texts)

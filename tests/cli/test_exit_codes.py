@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_opened_is_named(capsys):
 
 def test_a_bug_says_that_it_is_one_and_keeps_its_trace_for_its_owner(capsys, traces):
     code, told = end(capsys, KeyError("epsilon"))
-    assert code == 70 and "a bug in fedsynth" in told and "KeyError: 'epsilon'" in told
+    assert code == 70 and "an internal error" in told and "KeyError: 'epsilon'" in told
     assert "Traceback" not in told
     (kept,) = traces.iterdir()
     assert str(kept) in told and "Traceback" in kept.read_text() and __file__ in kept.read_text()

@@ -41,17 +41,14 @@ def straight(arguments, tmp_path_factory):
 
 
 def started(*more):
-    """The command as a process of its own, with Ctrl-C as in a terminal."""
-    reset = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    """The command as a process of its own."""
     words = [sys.executable, "-m", "fedsynth.cli.main", *map(str, more)]
-    return subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=reset
-    )
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(process, out, rounds):
     """Until so many rounds are in the history."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while len(Folder(out).read_history()) < rounds:
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)
@@ -73,7 +70,7 @@ def test_interrupted_then_killed_then_resumed_equals_uninterrupted(arguments, st
     process = started(*arguments, "--out", out)
     wait_for(process, out, 2)
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=120)
+    told, errors = process.communicate(timeout=600)
     assert process.returncode == 3 and told == ""
     assert "interrupted" in errors and "--resume" in errors and "Traceback" not in errors
     process = started("run", "--out", out, "--resume", "--quiet")

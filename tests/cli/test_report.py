@@ -23,7 +23,7 @@ def made(tmp_path_factory, schema, frame):
     synthesizer.fit(clients_from(frame, client_column="owner"), folder=folder)
     drawn = synthesizer.sample(60)
     assert isinstance(drawn, pd.DataFrame)
-    write_released(drawn, Folder(folder), folder / "synthetic.parquet")
+    write_released(drawn, Folder(folder), schema)
     return folder
 
 

@@ -157,7 +157,7 @@ def test_quiet_is_quiet_and_lines_are_printed_where_there_is_no_terminal(call, h
     code, told, errors = call(*command(here, tmp_path / "a", *BASELINE, "--quiet", budget=[]))
     assert code == 0 and errors == "" and "No privacy" in told or "simulation" in told
     _, _, errors = call(*command(here, tmp_path / "b", *BASELINE, budget=[]))
-    first, last = errors.splitlines()
+    first, *_, last = errors.splitlines()  # a slow machine prints a line every few seconds
     assert re.fullmatch(r"this run will take about \d+ s \(2 rounds of \d+ clients\)", first)
     assert re.fullmatch(r"round 2/2  no privacy  loss \d+\.\d\d  \d+ s left", last)
 

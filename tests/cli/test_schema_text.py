@@ -68,7 +68,7 @@ def test_words_read_off_the_texts_are_inferred_and_a_private_run_refuses_them(po
         ([], "FILE: name the texts"),
         (["POSTS", "--pay", "epsilon=1"], "--client-column"),
         (["POSTS", "--pay", "epsilon=1", "--vocabulary", "bytes"], "choose one"),
-        (["--vocabulary", "TWO"], "'two words' is no single word"),
+        (["--vocabulary", "TWO"], "'two words' is not a single word"),
         (["--vocabulary", "LATIN"], "is not UTF-8"),
         (["--vocabulary", "missing.txt"], "cannot be read"),
     ],

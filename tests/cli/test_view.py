@@ -10,19 +10,21 @@ import pytest
 from fedsynth.cli.main import main
 
 
-def test_view_serves_until_it_is_interrupted(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_view_serves_until_it_is_interrupted_also_in_the_background(tmp_path, number):
     command = [sys.executable, "-m", "fedsynth.cli.main", "view", str(tmp_path), "--port", "0"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731, as for a job that a script starts with &
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=ignore)
     try:
         assert process.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert address is not None
-        with urlopen(address[0], timeout=60) as page:
+        with urlopen(address[0], timeout=600) as page:
             assert "There are no runs" in page.read().decode()
     finally:
-        process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 0
+        process.send_signal(number)
+    assert process.wait(timeout=600) == 0
 
 
 def test_a_missing_folder_is_refused(tmp_path, capsys):

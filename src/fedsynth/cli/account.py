@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from fedsynth.cli import flags
 from fedsynth.cli.flags import option
-from fedsynth.cli.output import show
+from fedsynth.cli.output import show, tell
 
 _LEGACY = (
     "rdp-legacy is the old conversion, kept to reproduce published tables; do not state it for a release"
@@ -19,7 +17,7 @@ def account(
     delta: flags.Delta,
     noise_multiplier: Annotated[float | None, option("Noise over clip.")] = None,
     epsilon: Annotated[float | None, option("Target; what is left out is solved for.")] = None,
-    rate: Annotated[float | None, option("Chance of each client to be in a round.")] = None,
+    rate: Annotated[float | None, option("Probability that a client is in a round.")] = None,
     clients: Annotated[int | None, option("Number of clients (or records).")] = None,
     cohort: Annotated[int | None, option("Clients in a round.")] = None,
     rounds: Annotated[int | None, option("Rounds (or steps).")] = None,
@@ -32,7 +30,9 @@ def account(
     ] = "clip",
     as_json: flags.AsJson = False,
 ) -> None:
-    """Compute what privacy costs: leave one of epsilon, noise, rounds, cohort and clients out, and get it.
+    """Compute epsilon, noise or rounds, given the others.
+
+    Leave out one of epsilon, noise, rounds, cohort and clients: it is the one that is computed.
 
     Example: fedsynth account --noise-multiplier 1 --clients 500 --cohort 100 --rounds 30 --delta 1e-5
     """
@@ -67,7 +67,7 @@ def account(
         "relative_to": "clip" if scale == 1 else "sensitivity",
     }
     if used == "rdp-legacy":
-        typer.echo(_LEGACY, err=True)
+        tell(_LEGACY)
     show(as_json, values, _sentence(values))
 
 

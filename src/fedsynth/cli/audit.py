@@ -11,7 +11,6 @@ from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.flags import argument, option, settings_in
 from fedsynth.cli.output import show
-from fedsynth.errors import BadInput, nearest
 
 if TYPE_CHECKING:
     from fedsynth.assess.audit.audit import Audit
@@ -31,14 +30,14 @@ def audit(
     set_: Annotated[
         list[str] | None, option("For a recipe: an argument.", "--set", metavar="KEY=VALUE")
     ] = None,
-    canaries: Annotated[int, option("Participants of the training that try to be found.", min=1)] = 5000,
+    canaries: Annotated[int, option("How many made-up clients the attack tries to find.", min=1)] = 5000,
     runs: Annotated[int, option("Trainings; more of them raise the white-box bound.", min=1)] = 1,
     confidence: Annotated[float, option("How sure each lower bound is.")] = 0.95,
     seed: Annotated[int | None, option("Make it repeatable; real audits use fresh noise.")] = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Attack a run's settings and print how much privacy is lost at least, beside what is claimed.
+    """Attack a recipe: a lower bound on the privacy that it loses.
 
     The recipe is trained once on made-up rows that fit the schema, never on real ones, with canaries that try to be
     found in what is released. Two lower bounds are read from that training: white-box (the noise of two canaries is
@@ -49,48 +48,33 @@ def audit(
     """
     import torch
 
-    from fedsynth.assess.audit.audit_setup import Setup, write_audit
+    from fedsynth import api
     from fedsynth.cli.progress import StepProgress
-    from fedsynth.data.schema import Schema
-    from fedsynth.recipes.budget import Target
-    from fedsynth.rng import Rng
+    from fedsynth.privacy.statement import Statement
+    from fedsynth.synthesis.folder import Folder
 
     torch.set_num_threads(1)  # the steps of small models are too small to share
-    folder = _run_folder(what)
-    target = Target(epsilon, delta, rounds)
-    if folder:
-        setup = Setup.of_run(folder)
-        setup.check_claim(unit, trust)
-    else:
-        public = Schema.load(schema) if schema else None
-        setup = Setup.of_recipe(what, target, dict(settings_in(set_)), public, unit=unit, trust=trust)
     with StepProgress(quiet=quiet) as progress:
-        result = setup.run(
-            canaries,
-            runs,
-            confidence,
-            None if seed is None else Rng(seed),
-            lambda done, total: progress("training with canaries", done, total),
+        result = api.audit(
+            what,
+            unit=unit,
+            trust=trust,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            schema=schema,
+            arguments=dict(settings_in(set_)),
+            canaries=canaries,
+            runs=runs,
+            confidence=confidence,
+            seed=seed,
+            tell=lambda done, total: progress("training with canaries", done, total),
         )
-    statement = write_audit(folder, result) if folder else None
+    place = Folder(what).privacy
+    statement = Statement.load(place) if place.exists() else None
     show(as_json, result.to_dict(), _words(result, statement))
     if result.exceeds:
         raise typer.Exit(Code.FAILED)
-
-
-def _run_folder(what: str) -> Path | None:
-    """The run's folder; None if a recipe is named."""
-    from fedsynth.recipes.registry import all_recipes
-    from fedsynth.synthesis.folder import Folder
-
-    folder = Path(what)
-    if what in all_recipes() and not Folder(folder).recipe.exists():
-        return None
-    if not folder.is_dir():
-        raise BadInput(
-            f"{what}: no such run, and no such recipe; {nearest(what, all_recipes())}, or the folder of a finished run"
-        )
-    return folder
 
 
 def _words(audit: Audit, statement: Statement | None) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedsynth.assess.report.runs import RunSummary
 
 _FEWEST = 2
+_NAMES, _COLUMN = 20, 28  # letters of the first column and of a run
 
 
 def compare(
@@ -31,7 +32,7 @@ def compare(
     """
     from rich.console import Console
 
-    from fedsynth.assess.report.runs import summary, why_not_compared
+    from fedsynth.assess.report.runs import scored_on_others, summary, why_not_compared
     from fedsynth.assess.suite import INTERNAL
 
     if len(runs) < _FEWEST:
@@ -43,15 +44,27 @@ def compare(
     reason = why_not_compared(summaries)
     if as_json:
         entries = [run.to_dict() for run in summaries]
-        typer.echo(json.dumps({"internal": INTERNAL, "not_compared": reason, "runs": entries}))
+        apart = {what: scored_on_others(summaries, what) for what in ("real", "test")}
+        typer.echo(
+            json.dumps({"internal": INTERNAL, "not_compared": reason, "other_rows": apart, "runs": entries})
+        )
         return
     console = Console(highlight=False)
-    console.print(_table(summaries, reason))
-    if reason:
-        console.print(f"Not compared: {reason}.", soft_wrap=True)
+    for some in _fitting(summaries, console.width):
+        console.print(_table(some, reason))
+    others = [scored_on_others(summaries, what) for what in ("real", "test")]
+    for why in (reason, *others):
+        if why:
+            console.print(f"Not compared: {why}.", markup=False)
     if any(run.pairs is None and run.useful is None and run.frechet is None for run in summaries):
         console.print("Runs without scores: measure them with fedsynth report RUN --real FILE --test FILE.")
     console.print(f"{INTERNAL}; do not publish these numbers.")
+
+
+def _fitting(runs: Sequence[RunSummary], width: int) -> list[Sequence[RunSummary]]:
+    """The runs in groups of as many as fit side by side."""
+    each = max(1, (width - _NAMES) // _COLUMN)
+    return [runs[start : start + each] for start in range(0, len(runs), each)]
 
 
 def _table(runs: Sequence[RunSummary], reason: str | None) -> Table:
@@ -92,6 +105,7 @@ _ROWS: dict[str, Callable[[RunSummary], str]] = {
     "recipe": lambda run: run.recipe,
     "promise": lambda run: run.promise,
     "epsilon": lambda run: _short(run.epsilon),
+    "last written": lambda run: run.date or "–",
     "rounds": _rounds,
     "loss": lambda run: _short(run.loss),
     "column shapes": lambda run: _number(run.shapes),

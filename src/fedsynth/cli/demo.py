@@ -33,7 +33,7 @@ EPSILON, DELTA = 1.0, 1e-5
 ROWS = 10_000
 _SHOWN_ROWS = 3
 _STEPS = (
-    "The server asks which values go together; each person counts that in their own rows.",
+    "The server asks which values occur together; each person counts that in their own rows.",
     "Each sends back shares of limited size: somebody with many rows weighs as one.",
     "Only the sum is used, after noise was added to it and its cost was written to a ledger.",
     f"It asks again where it knows least, until a person's budget (epsilon {EPSILON:g}, delta {DELTA:g}) is used.",
@@ -71,8 +71,7 @@ def demo(
     _introduce(console, train, test, schema)
     synthesizer = _fit(train, schema, out, rounds, quiet)
     rows = synthesizer.sample(ROWS)
-    assert isinstance(rows, pd.DataFrame)
-    write_released(rows, Folder(out), out / "synthetic.parquet")
+    write_released(rows, Folder(out), schema)
     write_public(out)
     _section(console, "What is promised to every person")
     _say(console, str(synthesizer.privacy))

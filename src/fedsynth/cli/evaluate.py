@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 from fedsynth.cli import flags
@@ -13,12 +14,13 @@ from fedsynth.cli.output import show
 if TYPE_CHECKING:
     from fedsynth.assess.scores.score import Score
 
-_BETTER = {"max": "higher", "min": "lower", "range": "within"}
+_NAME = 40  # letters of a score's name that stand before its value
+_BETTER = {"max": "higher is better", "min": "lower is better", "range": "within its range"}
 _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "train_on_real": "trained on real",
     "majority": "majority class",
     "unigrams": "unigrams of real",
-    "real_halves": "two halves of real",
+    "real_halves": "two halves of the real rows",
     "real_alone": "real alone",
     "real_repeated": "real repeated",
     "real_and_synthetic": "with synthetic",
@@ -26,7 +28,8 @@ _BESIDE = {  # entries of a score's detail that a reader needs beside it
     "real": "real",
     "unseen_real": "unseen real images",
     "network": "network",
-    "at_least": "surely above",
+    "at_least": "very likely above",
+    "at_most": "very likely below",
     "allowed": "allowed by the claim",
 }
 
@@ -37,12 +40,12 @@ def evaluate(
     schema: Annotated[Path, option("The schema.json of both.")],
     test: Annotated[Path | None, option("Real data that the generator never saw.")] = None,
     client_column: Annotated[
-        str | None, option("Column that says whose a real row is: nobody is held out in part.")
+        str | None, option("Column that says who owns a real row; people are held out whole.")
     ] = None,
     run: Annotated[
         Path | None, option("The run that made the data: its claim, generator and recipe.")
     ] = None,
-    privacy: Annotated[Path | None, option("The privacy.json that attacks are held against.")] = None,
+    privacy: Annotated[Path | None, option("The privacy.json that attacks are compared with.")] = None,
     epsilon: Annotated[float | None, option("Or the claim itself, with --delta.")] = None,
     delta: Annotated[float | None, option("See --epsilon.")] = None,
     deep: Annotated[
@@ -58,9 +61,7 @@ def evaluate(
             "or a file of Inception-v3."
         ),
     ] = "lenet",
-    classifiers: Annotated[
-        str, option("Names separated by commas, or all; the thesis's further ones come with --deep.")
-    ] = "",
+    classifiers: Annotated[str, option("Names separated by commas, or all; --deep adds more.")] = "",
     text_column: Annotated[str, option("For texts in a table: the column.")] = "text",
     seed: Annotated[int, option("For subsets of rows, folds and classifiers.")] = 0,
     quiet: flags.Quiet = False,
@@ -73,60 +74,60 @@ def evaluate(
 
     Example: fedsynth evaluate --real adult.csv --synthetic RUN/synthetic.parquet --schema RUN/schema.json
     """
-    from fedsynth.assess import suite
-    from fedsynth.assess.attacks.shadow_game import MINUTES
-    from fedsynth.assess.inputs import check_tables, owned, read_judged
-    from fedsynth.assess.origin import origin_of
-    from fedsynth.assess.scores.networks import network_named
+    from fedsynth import api
+    from fedsynth.assess.suite import INTERNAL
     from fedsynth.cli.progress import StepProgress
-    from fedsynth.data.schema import Schema
 
-    known = Schema.load(schema)
-    real_data = read_judged(real, known, text_column, ours=True)
-    test_data = None if test is None else read_judged(test, known, text_column, ours=True)
-    synthetic_data = read_judged(synthetic, known, text_column)
-    known = owned(known, client_column, {f"--real {real}": real_data, f"--test {test}": test_data})
-    check_tables({real: real_data, test: test_data, synthetic: synthetic_data}, known)
-    minutes = MINUTES if shadow_minutes is None else shadow_minutes
-    origin = origin_of(run, privacy, epsilon, delta, real_data, seed, minutes)
     with StepProgress(quiet=quiet) as progress:
-        evaluation = suite.evaluate(
-            real_data,
-            synthetic_data,
-            known,
-            test=test_data,
+        evaluation = api.evaluate(
+            real,
+            synthetic,
+            schema,
+            test=test,
+            client_column=client_column,
+            run=run,
+            privacy=privacy,
+            epsilon=epsilon,
+            delta=delta,
             deep=deep,
-            seed=seed,
-            progress=progress,
-            cache=cache or (out / "cache" if out else None),
-            network=network_named(network) if known.kind == "image" else None,
+            shadow_minutes=shadow_minutes,
+            network=network,
             classifiers=names_in(classifiers),
-            **vars(origin),
+            text_column=text_column,
+            seed=seed,
+            cache=cache or (out / "cache" if out else None),
+            progress=progress,
         )
     if out:
         evaluation.save(out)
     scores = [score.to_dict() for score in evaluation.scores]
-    lines = [*_lines(evaluation.scores), f"{suite.INTERNAL}; do not publish these numbers."]
+    lines = [*_lines(evaluation.scores), f"{INTERNAL}; do not publish these numbers."]
     lines += [f"Wrote {out / 'scores.json'}."] if out else []
-    result = {"internal": suite.INTERNAL, "rows": evaluation.details["rows"], "scores": scores}
+    result = {"internal": INTERNAL, "rows": evaluation.details["rows"], "scores": scores}
     show(as_json, result, "\n".join(lines))
 
 
 def _lines(scores: Iterable[Score]) -> list[str]:
-    """A readable line for each score: name, value, which way is better, and what it should be set beside."""
+    """A readable line for each score, and below it what it should be set beside; no line breaks at 80 letters."""
     listed = list(scores)
-    width = max((len(score.name) for score in listed), default=0)
-    return [f"{score.name:<{width}}  {_described(score)}" for score in listed]
+    width = min(max((len(score.name) for score in listed), default=0), _NAME)
+    lines = []
+    for score in listed:
+        told, beside = _described(score)
+        name = [score.name] if len(score.name) > width else []
+        lines += [*name, f"{'' if name else score.name:<{width}} {told}".rstrip()]
+        lines += [f"    {line}" for line in wrap(beside, 76)]
+    return lines
 
 
-def _described(score: Score) -> str:
+def _described(score: Score) -> tuple[str, str]:
+    """The value with the way that is better, and what stands beside it or why it failed."""
     if score.value is None:
-        return f"failed: {score.failed}"
+        return "failed", str(score.failed)
     spread = "" if score.spread is None else f" ± {score.spread:.3f}"
     beside = "; ".join(
         f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
         for key, name in _BESIDE.items()
         if (value := score.detail.get(key)) is not None and not (key == "test" and isinstance(value, str))
     )
-    better = f"{_BETTER[score.goal]} is better"
-    return f"{score.value:7.3f}{spread:<8}  {better:<16}  {beside}".rstrip()
+    return f"{score.value:7.3f}{spread:<8}  {_BETTER[score.goal]}", beside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 import traceback
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import NoReturn
 
+from fedsynth.cli.output import tell
 from fedsynth.errors import FedsynthError
 
 _SMALLER = "choose a smaller model or batch (fedsynth recipes NAME lists what --set takes), or fewer rows"
@@ -26,13 +28,20 @@ class Code(IntEnum):
     UNREAD = 141  # who read the output has gone, as in `fedsynth ... | head`; the shell's number for it
 
 
+def stop_gently() -> None:
+    """Let Ctrl-C and SIGTERM interrupt this process, also one that a script started in the background."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
 @contextmanager
 def ending(debug: bool = False) -> Iterator[None]:
     """Turn an error into its sentence and exit code. With `debug` its trace is shown; that of a bug is always kept."""
     try:
         yield
     except FedsynthError as error:
-        _end(Code.REFUSED, str(error), error, debug)
+        code = Code.INTERRUPTED if error.resumable else Code.REFUSED
+        _end(code, error.in_flags or str(error), error, debug)
     except OSError as error:
         named = f"{error.filename}: {error.strerror}"
         _end(Code.REFUSED, str(error) if error.filename is None else named, error, debug)
@@ -41,7 +50,7 @@ def ending(debug: bool = False) -> Iterator[None]:
             what = str(error).splitlines()[0][:200] if str(error) else "no more"
             _end(Code.REFUSED, f"out of memory ({what}); {_SMALLER}", error, debug)
         where = "above" if debug else _keep_trace(error)
-        words = f"this is a bug in fedsynth, not in your input: {type(error).__name__}: {error}"
+        words = f"an internal error, not a fault in your input: {type(error).__name__}: {error}"
         _end(Code.BUG, f"{words}\nfedsynth: please report it with its trace: {where}", error, debug)
 
 
@@ -54,7 +63,7 @@ def _short_of_memory(error: Exception) -> bool:
 def _end(code: Code, words: str, error: Exception, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exception(error)
-    print(f"fedsynth: {words}", file=sys.stderr)
+    tell(f"fedsynth: {words}")
     sys.exit(code)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedsynth.cli.progress import TrainingProgress
     from fedsynth.federation.loop import Round
 
-app = group("experiment", "Measure recipes on public data sets and write down what came out.")
+app = group("experiment", "Measure recipes on public data sets, and record the results.")
 
 
 @contextmanager
@@ -41,13 +41,13 @@ def run(
     set_: Annotated[
         list[str] | None, option("Another recipe argument.", "--set", metavar="KEY=VALUE")
     ] = None,
-    runs: Annotated[int | None, option("Do only the first so many runs.")] = None,
+    runs: Annotated[int | None, option("Do only this many runs.")] = None,
     device: flags.Device = None,
     force: Annotated[bool, option("Replace a result that exists.", "--force")] = False,
     quiet: flags.Quiet = False,
     as_json: Annotated[bool, option("Print the result as one JSON object.", "--json")] = False,
 ) -> None:
-    """Run a recipe on a public data set several times, score it, and write results/ROW.json.
+    """Run a recipe on a public data set several times and score it. Writes results/ROW.json.
 
     Example: fedsynth experiment run experiments/adult/dpd_fvae.toml --out experiments/adult/results
     """
@@ -102,7 +102,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{file}: is no result of an experiment ({error})") from None
+        raise BadInput(f"{file}: is not a result of an experiment ({error})") from None
 
 
 class _Runs:

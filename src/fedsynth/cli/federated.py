@@ -61,7 +61,7 @@ def start(
     patience = Patience(round_s=round_timeout_s)
     assignment = Assignment.new(kit, request, schema, minimum_sites, patience, earlier_lines(request, schema))
     if not quiet:
-        say(f"asking the server at {kit.host}:{kit.port}; it is waited for {FIRST_S:g} s")
+        say(f"asking the server at {kit.host}:{kit.port}; waiting up to {FIRST_S:g} s")
     wait_for_server(kit, FIRST_S)
     out.mkdir(parents=True, exist_ok=True)
     assignment.save(out)

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fedsynth.cli import flags
 from fedsynth.cli.federated import federation_installed
 from fedsynth.cli.federation_try import try_out
 from fedsynth.cli.flags import argument, group, names_in, option
-from fedsynth.cli.output import show
-from fedsynth.errors import BadInput
+from fedsynth.cli.output import show, tell
+from fedsynth.errors import BadInput, nearest
 
-app = group(
-    "federation", "A real federation: start-up kits with keys, a server, and sites that keep their rows."
-)
+if TYPE_CHECKING:
+    from fedsynth.deploy.nvflare.session import Line
+
+app = group("federation", "Set up and run a federation: kits, a server, and its jobs.")
+Coordinating = Annotated[Path, argument("The coordinator's kit, or the folder that it is in.", "DIR")]
 Directory = Annotated[Path, argument("What `create` made, or one kit that was taken from it.", "DIR")]
 
 
 @app.command()
 def create(
-    sites: Annotated[str, option("The sites' names, with commas.", metavar="A,B,C")],
+    sites: Annotated[str, option("The sites' names, separated by commas.", metavar="A,B,C")],
     host: Annotated[str, option("Name or address at which the sites reach the server.")],
     out: Annotated[Path, option("Folder for the kits; must not exist.")],
     port: Annotated[int, option("The one port that the server opens.")] = 8002,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Make a start-up kit for the server, the coordinator and each site, and the authority that signs them.
+    """Make start-up kits for the server, the coordinator and the sites. Also the authority that signs them.
 
     Example: fedsynth federation create --sites st-mary,charite,ucl --host fl.example.org --port 8002 --out kits
     """
@@ -51,7 +51,7 @@ def renew(
     party: Annotated[list[str] | None, option("server, coordinator or a site; default: all.")] = None,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Make new keys and certificates; a kit's other files stay as they are.
+    """Make new keys and certificates. A kit's other files stay as they are.
 
     Example: fedsynth federation renew kits --party ucl
     """
@@ -81,15 +81,13 @@ def serve(
         from fedsynth.deploy.nvflare.node import become, check_port
     loaded = Kit.load(kit, "server")
     address = check_port(loaded, listen)
-    typer.echo(
-        f"Listening on {address}:{loaded.port} for {', '.join(loaded.sites)}; stop with Ctrl-C.", err=True
-    )
+    tell(f"Listening on {address}:{loaded.port} for {', '.join(loaded.sites)}; stop with Ctrl-C.")
     become(loaded, {}, address)
 
 
 @app.command()
 def status(folder: Directory, as_json: flags.AsJson = False) -> None:
-    """Who is connected and what runs: asked of the server with the coordinator's kit, and of this machine.
+    """Show who is connected and what runs. Asks the server with the coordinator's kit, and this machine.
 
     Example: fedsynth federation status kits
     """
@@ -105,11 +103,70 @@ def status(folder: Directory, as_json: flags.AsJson = False) -> None:
         with Line(kit) as line:
             connected = line.sites()
             state["sites"] = {name: name in connected for name in kit.sites}
-            state["jobs"] = [
-                {"job": job.get("job_id"), "status": job.get("status"), "since": job.get("submit_time")}
-                for job in line.jobs()
-            ]
+            state["jobs"] = _jobs(line)
     show(as_json, state, "\n".join(_lines(state)))
+
+
+@app.command()
+def jobs(folder: Coordinating, as_json: flags.AsJson = False) -> None:
+    """List the jobs on the server, oldest first. Says which run each is for, and whether it is at work.
+
+    Example: fedsynth federation jobs kits
+    """
+    with federation_installed():
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.session import Line
+    with Line(Kit.load(folder, "coordinator")) as line:
+        jobs_listed = _jobs(line)
+    show(as_json, {"jobs": jobs_listed}, "\n".join(map(_job_line, jobs_listed)) or "the server has no jobs")
+
+
+@app.command()
+def abort(
+    folder: Coordinating,
+    job: Annotated[str, argument("The job's number, or as much of its beginning as is unique.", "JOB")],
+    as_json: flags.AsJson = False,
+) -> None:
+    """End a job now. Its run keeps its last finished round and can be resumed where it was begun.
+
+    Example: fedsynth federation abort kits 1f0c2a6e
+    """
+    with federation_installed():
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.session import ENDED, Line
+    with Line(Kit.load(folder, "coordinator")) as line:
+        matching = [one for one in _jobs(line) if one["job"].startswith(job)]
+        if len(matching) != 1:
+            raise BadInput(
+                f"job {job}: {len(matching)} jobs begin like that; `fedsynth federation jobs {folder}` lists them"
+            )
+        name = matching[0]["job"]
+        if matching[0]["state"] == ENDED:
+            raise BadInput(f"job {name}: it has ended already; there is nothing to abort")
+        line.abort(name)
+    show(
+        as_json,
+        {"aborted": name, "run": matching[0]["run"]},
+        f"aborted job {name} of run {matching[0]['run']}",
+    )
+
+
+def _jobs(line: Line) -> list[dict[str, Any]]:
+    """Each job with what it does by its process, not by its record alone."""
+    return [
+        {
+            "job": str(job.get("job_id")),
+            "run": job.get("name"),
+            "state": line.stage(str(job.get("job_id"))),
+            "status": job.get("status"),
+            "since": job.get("submit_time"),
+        }
+        for job in line.jobs()
+    ]
+
+
+def _job_line(job: dict[str, Any]) -> str:
+    return f"job {job['job']}: run {job['run']}, {job['state']} ({job['status']}), since {job['since']}"
 
 
 def _lines(state: dict[str, Any]) -> list[str]:
@@ -119,13 +176,12 @@ def _lines(state: dict[str, Any]) -> list[str]:
     lines += [
         f"{name}: {'connected' if on else 'not connected'}" for name, on in state.get("sites", {}).items()
     ]
-    open_jobs = [job for job in state.get("jobs", []) if not str(job["status"]).startswith("FINISHED")]
-    return [*lines, *(f"job {job['job']}: {job['status']}" for job in open_jobs)]
+    return [*lines, *(_job_line(job) for job in state.get("jobs", []) if job["state"] != "ended")]
 
 
 @app.command()
 def stop(folder: Directory, as_json: flags.AsJson = False) -> None:
-    """Stop the server and the sites that run on this machine from these kits.
+    """Stop the server and the sites that run here from these kits.
 
     Example: fedsynth federation stop kits
     """
@@ -134,6 +190,28 @@ def stop(folder: Directory, as_json: flags.AsJson = False) -> None:
     stopped = [str(path) for path in kits_in(folder) if node.stop(path)]
     words = "\n".join(f"stopped {path}" for path in stopped) or "nothing runs here from these kits"
     show(as_json, {"stopped": stopped}, words)
+
+
+@app.command()
+def forget(
+    kit: Annotated[Path, argument("The server's kit.", "KIT")],
+    site: Annotated[str, argument("The site whose ledger was lost for good.", "SITE")],
+    as_json: flags.AsJson = False,
+) -> None:
+    """Accept whatever ledger a site shows next. Only if its state is lost and the owner of the data agrees.
+
+    Example: fedsynth federation forget kits/server ucl
+    """
+    with federation_installed():
+        from fedsynth.deploy.link.ledger_heads import LedgerHeads
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.server_job import LEDGERS
+    loaded = Kit.load(kit, "server")
+    if site not in loaded.sites:
+        raise BadInput(f"{site}: no such site; {nearest(site, loaded.sites)}")
+    known = LedgerHeads(loaded.folder / "runs" / LEDGERS).forget(site)
+    words = f"what {site} showed of its ledger is forgotten" if known else f"{site} has shown no ledger yet"
+    show(as_json, {"site": site, "forgotten": known}, words)
 
 
 app.command("try")(try_out)

@@ -18,7 +18,7 @@ _PATIENCE_S = 180.0
 
 
 def try_out(
-    data: Annotated[Path, flags.argument("A table; its rows are dealt to the sites.")],
+    data: Annotated[Path, flags.argument("A table, or a folder of linked ones; dealt to the sites.")],
     schema: Annotated[Path, option("Its public schema.")],
     out: Annotated[Path, option("Folder for kits, data and state; must not exist.")],
     site_column: Annotated[str | None, option("Column that names the site of a row.")] = None,
@@ -29,7 +29,8 @@ def try_out(
     unit: Annotated[str, option("client or record: whom each site's budget protects.")] = "client",
     port: Annotated[int, option("Port on 127.0.0.1.")] = 8002,
 ) -> None:
-    """Deal a table to sites on this machine and start them all; then `fedsynth run --federation` works.
+    """Rehearse a federation on this machine. Deals a table to sites and starts them all; then
+    `fedsynth run --federation` works.
 
     A rehearsal: all keys and all rows are on one machine, so nobody is protected from anybody.
 
@@ -37,30 +38,35 @@ def try_out(
     """
     with federation_installed():
         from fedsynth.deploy.nvflare.kits import Kit, create
-        from fedsynth.deploy.nvflare.node import check_port
+        from fedsynth.deploy.nvflare.node import check_port, stop
         from fedsynth.deploy.nvflare.session import Line, LineLost, wait_for
     from fedsynth.data.schema import Schema
-    from fedsynth.data.table import read_table
-    from fedsynth.deploy.rehearsal import count_clients, deal, write_site
+    from fedsynth.deploy.rehearsal import count_clients, dealt_rows, write_site
     from fedsynth.synthesis.payer import ledger_of
     from fedsynth.transport.keys import create as create_keys
 
     agreed = Schema.load(schema)
     ledger_of(agreed, schema)  # refuse a schema without what it cost before anything is written
     names = [name.strip() for name in sites.split(",")]
-    frames = deal(read_table(data, agreed), site_column, client_column, names)
+    frames = dealt_rows(data, agreed, site_column, client_column, names)
+    if site_column is not None and site_column in [column.name for column in agreed.columns]:
+        raise BadInput(
+            f"--site-column {site_column}: the schema has it as a column to be made, but no site has it in its "
+            f"rows; remove it from {schema}"
+        )
     create(tuple(frames), "127.0.0.1", port, out)
     check_port(Kit.load(out / "server", "server"))
-    create_keys(out / "keys", sites=tuple(frames), clients=count_clients(frames, client_column))
+    create_keys(out / "keys", sites=tuple(frames), clients=count_clients(frames, client_column, agreed))
     budget = {"epsilon": epsilon, "delta": delta, "unit": unit}
     for name, frame in frames.items():
         folder = out / "sites" / name
         write_site(folder, frame, schema, client_column, budget)
         (out / "keys" / name).rename(folder / "keys")
-    _start(out, "server", ["federation", "serve", str(out / "server")])
+    processes = {"server": _start(out, "server", ["federation", "serve", str(out / "server")])}
     for name in frames:
         folder = out / "sites" / name
-        _start(out, name, ["site", "start", str(folder), "--config", str(folder / "site.toml")])
+        words = ["site", "start", str(folder), "--config", str(folder / "site.toml")]
+        processes[name] = _start(out, name, words)
     say(f"starting the server and {', '.join(frames)} on 127.0.0.1:{port}")
 
     def connected() -> bool:
@@ -70,18 +76,29 @@ def try_out(
         except (FedsynthError, LineLost):
             return False
 
-    if not wait_for(connected, _PATIENCE_S, 1.0):
-        raise BadInput(f"not all sites are connected after {_PATIENCE_S:g} s; look at {out}/*.log")
+    def settled() -> bool:
+        return any(process.poll() is not None for process in processes.values()) or connected()
+
+    in_time = wait_for(settled, _PATIENCE_S, 1.0)
+    ended = [name for name, process in processes.items() if process.poll() is not None]
+    if ended or not in_time:
+        for path in [out / "server", *(out / "sites" / name for name in frames)]:
+            stop(path)
+        log = out / f"{ended[0]}.log" if ended else out / "server.log"
+        why = f"{ended[0]} stopped" if ended else f"not all sites are connected after {_PATIENCE_S:g} s"
+        last = (log.read_text().strip().splitlines() or [""])[-1]
+        raise BadInput(f"{why} ({last}); all was stopped again: look at {log}")
+    what = " --unit record --trust distributed" if unit == "record" else ""
     typer.echo(
-        f"{len(frames)} sites are connected. Now, for example:\n  fedsynth run --federation {out} --schema {schema} "
-        f"--epsilon 1 --delta {delta:g} --out RUN\n"
+        f"{len(frames)} sites are connected. Now, for example:\n  fedsynth run --federation {out} --schema {schema}"
+        f"{what} --epsilon 1 --out {out}-run\n"
         f"and at the end:\n  fedsynth federation stop {out}"
     )
 
 
-def _start(out: Path, name: str, words: list[str]) -> None:
+def _start(out: Path, name: str, words: list[str]) -> subprocess.Popen[bytes]:
     with (out / f"{name}.log").open("ab") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "fedsynth.cli.main", *words],
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedsynth.cli import flags
+from fedsynth.cli import flags, output
 from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.flags import option
 from fedsynth.cli.output import files_in, show
@@ -40,7 +40,9 @@ def inspect(
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Train generative models on rows that meet a criterion, and show what they look like and how they differ.
+    """Look at rows that nobody may see, by way of synthetic ones.
+
+    Trains generative models on rows that meet a criterion, and shows what they look like and how they differ.
 
     Over sites, the file's [data] names the schema alone (each site's site.toml has the rows), and [model] an ONNX file,
     which goes to the sites and runs there only, or an entry point that they have installed and allow.
@@ -60,7 +62,7 @@ def inspect(
         raise BadInput(f"{out}: exists already; choose another --out")
     schema = schema_of(request)
     inspection = inspection_of(config, keys, request, schema, here=federation is None)
-    tell: Tell = (lambda words: None) if quiet else (lambda words: typer.echo(f"{words} ...", err=True))
+    tell: Tell = (lambda words: None) if quiet else (lambda words: output.tell(f"{words} ..."))
     try:
         if federation is None:
             raw = read_clients(request, schema)
@@ -77,7 +79,7 @@ def inspect(
         where = (
             f"in {out}/ledger.jsonl" if federation is None else "in the ledgers of the server and the sites"
         )
-        typer.echo(f"fedsynth: interrupted; what was released so far is {where} and counts", err=True)
+        output.tell(f"fedsynth: interrupted; what was released so far is {where} and counts")
         raise typer.Exit(Code.INTERRUPTED) from None
     write_inspection(findings, out / NAME)
     if not findings.schema.classes and findings.labelled.classes:
@@ -124,9 +126,9 @@ def _lines(findings: Findings) -> list[str]:
     if len(findings.models) == 2:
         lines.append(f"do they differ: {answers[findings.fires]}")
         lines += [f"  {_line(finding)}" for finding in findings.contrast]
-    if findings.changed is not None:
+    if findings.changes:
         lines.append(f"did anything change: {answers[findings.changed]}")
-    return lines
+    return [*lines, *([findings.needed] if findings.needed else [])]
 
 
 def _line(finding: Finding) -> str:

@@ -38,7 +38,7 @@ def create(
     ] = 0,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Make encryption keys and identities: one folder a party, with a README that says which goes where.
+    """Make encryption keys and identities. One folder per party, with a README that says which goes where.
 
     Example: fedsynth keys create --sites berlin,lyon,turin --out KEYS
     """
@@ -57,7 +57,7 @@ def renew(
     ] = None,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Replace the encryption keys; the old secrets stay beside the new ones until you delete them.
+    """Replace the encryption keys. The old secrets stay beside the new ones until you delete them.
 
     Example: fedsynth keys renew KEYS --identity lyon
     """
@@ -69,7 +69,7 @@ def renew(
 
 @app.command()
 def show(folder: KeyFolder, as_json: flags.AsJson = False) -> None:
-    """Show fingerprints and who can open, and check that no secret lies open. Exits with 1 if one does.
+    """Show fingerprints and who can open sums. Exits with 1 if others can read a secret.
 
     Example: fedsynth keys show KEYS
     """
@@ -92,7 +92,7 @@ def open_run(
     ] = None,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Open the generator that a run over sealed sums left sealed, with a secret key that its server never had.
+    """Open the generator of a run over encrypted sums. Needs a secret key that its server never had.
 
     Example: fedsynth keys open RUN --key KEYS/berlin/he.secret
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "ledger.jsonl"
 UNITS = ("client", "record")
-app = group("ledger", "Look at what was released, and check that nobody changed the record of it.")
+app = group("ledger", "List what was released, and check that the list is unchanged.")
 Where = Annotated[Path, argument("A run's folder, or the ledger.jsonl itself.", "DIR")]
 
 
@@ -55,7 +55,7 @@ def show(
 
 @app.command()
 def verify(folder: Where, as_json: flags.AsJson = False) -> None:
-    """Check the chain of hashes, and a run's files and statement against it. Exits with 1 if anything was changed.
+    """Check a ledger, and a run's files and statement against it. Exits with 1 if anything was changed.
 
     Example: fedsynth ledger verify RUN
     """

@@ -14,9 +14,10 @@ from fedsynth.cli.account import account
 from fedsynth.cli.audit import audit
 from fedsynth.cli.compare import compare
 from fedsynth.cli.evaluate import evaluate
-from fedsynth.cli.exit_codes import Code, ending
+from fedsynth.cli.exit_codes import Code, ending, stop_gently
 from fedsynth.cli.flags import option
 from fedsynth.cli.inspect import inspect
+from fedsynth.cli.output import with_examples
 from fedsynth.cli.plan import plan
 from fedsynth.cli.recipes import recipes
 from fedsynth.cli.report import report
@@ -27,11 +28,15 @@ from fedsynth.cli.view import view
 
 _CODES = (
     "Exit codes: 0 done; 1 a check failed; 2 bad input or refused; 3 interrupted, and can be resumed; "
-    "70 a bug in fedsynth."
+    "70 an internal error."
 )
 
 
 class _Commands(TyperGroup):
+    def __init__(self, *declared: Any, **more: Any) -> None:
+        super().__init__(*declared, **more)
+        _keep_examples_whole(self)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; leave quietly if nobody reads its output any more."""
         try:
@@ -39,6 +44,12 @@ class _Commands(TyperGroup):
         except BrokenPipeError:  # python's last flush must not fail over it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(Code.UNREAD) from None
+
+
+def _keep_examples_whole(command: Any) -> None:
+    command.help = with_examples(command.help or "")
+    for inner in getattr(command, "commands", {}).values():
+        _keep_examples_whole(inner)
 
 
 app = typer.Typer(
@@ -82,6 +93,8 @@ for words in (_words, schema.app, federation.app, site.app, keys.app, ledger.app
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; `cli/exit_codes.py` has the exit codes."""
+    if arguments is None:  # a process of its own
+        stop_gently()
     words = sys.argv[1:] if arguments is None else arguments
     with ending(debug=words[:1] == ["--debug"]):
         app(args=words)

@@ -90,14 +90,16 @@ class TrainingProgress(_Bar):
         self._budget = budget
         self._began = self._last = time.monotonic()
         self._first = 0
+        self.trained_s = 0.0  # in all rounds so far
 
     def note(self, text: str) -> None:
         """Show a line of its own, for example what happens to a site."""
         if not self._quiet:
-            self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+            self._console.print(text, soft_wrap=not self._console.is_terminal, highlight=False, markup=False)
 
     def __call__(self, done: Round, epsilon: float | None, rounds: int) -> None:
         """Show a finished round."""
+        self.trained_s += done.seconds
         if self._quiet:
             return
         loss = "" if done.loss is None else f"loss {done.loss:.2f}"

@@ -13,7 +13,7 @@ def recipes(
     name: Annotated[str | None, argument("Show this recipe's arguments.")] = None,
     as_json: flags.AsJson = False,
 ) -> None:
-    """List the recipes, or what one of them can be told with --set.
+    """List the recipes, or the options of one recipe.
 
     Example: fedsynth recipes dpd_fvae
     """

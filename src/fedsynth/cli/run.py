@@ -10,7 +10,8 @@ import typer
 from fedsynth.cli import flags
 from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.flags import option, request_flags
-from fedsynth.cli.output import files_in, show
+from fedsynth.cli.output import files_in, fold, show, tell
+from fedsynth.cli.stopwatch import Stopwatch
 from fedsynth.data.configuration import read_file
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.request import Request
@@ -46,46 +47,52 @@ def run(
     out: Annotated[Path | None, option("Folder for the run; must not exist.")] = None,
     resume: Annotated[bool, option("Go on with the run in --out.", "--resume")] = False,
     quiet: flags.Quiet = False,
+    profile: Annotated[bool, option("Say where the time went.", "--profile")] = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Make a synthetic data set out of many clients' data.
 
-    Give --epsilon: the noise is calibrated to spend just that. The run folder then holds
+    Give --epsilon: the noise is calibrated to spend exactly that. The run folder then holds
     the synthetic data, the generator, the privacy statement, the ledger and the history.
 
     Example: fedsynth run patients.csv --schema schema.json --epsilon 1 --out RUN
     """
+    clock = Stopwatch()
     from fedsynth.cli import federated
     from fedsynth.synthesis.folder import Folder
     from fedsynth.synthesis.inputs import schema_of
 
     if out is None:
-        raise BadInput("--out: say where the run shall be written, for example --out RUN")
+        raise BadInput("--out: say where to write the run, for example --out RUN")
     try:
         if resume and (config or preset or set_):
             raise BadInput(
                 "--resume goes on with the run as it was begun; leave out --config, --preset and --set"
             )
         if resume and not federated.is_federated(out):
-            _print_result(_resume(out, request, quiet), out, as_json)
+            _print_result(_resume(out, request, quiet, clock), out, as_json)
             return
         if not resume:
             begun = request_of(request, config, set_ or [], preset)
             if federation is None:
-                _print_result(_start(out, begun, quiet), out, as_json)
+                _print_result(_start(out, begun, quiet, clock), out, as_json)
                 return
             schema = schema_of(begun)
             federated.start(federation, out, begun, schema, minimum_sites, round_timeout, quiet)
         federated.resume(out, federation, quiet)
+        clock.end("training over the sites")
         if Folder(out).closed:
             _print_closed(out, as_json)
         else:
-            _print_result(_with_sample(out), out, as_json)
+            _print_result(_with_sample(out, clock), out, as_json)
     except KeyboardInterrupt:
         started = Folder(out).recipe.exists() or federated.is_federated(out)
         advice = f"go on with fedsynth run --out {out} --resume" if started else "nothing was written yet"
-        typer.echo(f"fedsynth: interrupted; {advice}", err=True)
+        tell(f"fedsynth: interrupted; {advice}")
         raise typer.Exit(Code.INTERRUPTED) from None
+    finally:
+        if profile:
+            clock.tell()
 
 
 def request_of(
@@ -122,7 +129,7 @@ def _number(name: str, text: str, kind: type) -> Any:
         raise BadInput(f"--set {name}={text}: {error}") from None
 
 
-def _start(out: Path, request: Request, quiet: bool) -> Synthesizer:
+def _start(out: Path, request: Request, quiet: bool, clock: Stopwatch) -> Synthesizer:
     from fedsynth.rng import Rng
     from fedsynth.synthesis.folder import Folder
     from fedsynth.synthesis.inputs import schema_of
@@ -130,10 +137,10 @@ def _start(out: Path, request: Request, quiet: bool) -> Synthesizer:
     if request.clients is not None and request.split_seed is None:  # a resumed run must deal the same rows
         request = request.changed(split_seed=Rng().integer() if request.seed is None else request.seed)
     Folder(out).refuse_existing()
-    return _train(out, request, schema_of(request), quiet)
+    return _train(out, request, schema_of(request), quiet, clock)
 
 
-def _resume(out: Path, flags_set: dict[str, Any], quiet: bool) -> Synthesizer:
+def _resume(out: Path, flags_set: dict[str, Any], quiet: bool, clock: Stopwatch) -> Synthesizer:
     from fedsynth.data.schema import Schema
     from fedsynth.synthesis.folder import Folder
     from fedsynth.synthesis.released_files import complete, synthetic_path
@@ -144,21 +151,25 @@ def _resume(out: Path, flags_set: dict[str, Any], quiet: bool) -> Synthesizer:
     if place.finished:
         complete(place)
         if synthetic_path(place, schema).exists():
-            typer.echo(f"{out} is finished; nothing to resume.", err=True)
-        return _with_sample(out)
+            tell(f"{out} is finished; nothing to resume.")
+        return _with_sample(out, clock)
     request.refuse_changes(flags_set)
     request = request.changed(data=flags_set.get("data"), device=flags_set.get("device"))
-    return _train(out, request, schema, quiet, resume=True)
+    return _train(out, request, schema, quiet, clock, resume=True)
 
 
-def _train(out: Path, request: Request, schema: Schema, quiet: bool, *, resume: bool = False) -> Synthesizer:
+def _train(
+    out: Path, request: Request, schema: Schema, quiet: bool, clock: Stopwatch, *, resume: bool = False
+) -> Synthesizer:
     from fedsynth.cli.progress import TrainingProgress
     from fedsynth.cli.sample import write_sample
     from fedsynth.synthesis.inputs import read_clients
     from fedsynth.synthesis.synthesizer import Synthesizer
 
+    clock.end("libraries")
     raw = read_clients(request, schema)
     synthesizer = Synthesizer.of(request, schema)
+    clock.end("reading rows")
     with TrainingProgress(request.epsilon, quiet=quiet) as watch:
         if resume:
             synthesizer.resume(raw, out, watch=watch)
@@ -166,11 +177,12 @@ def _train(out: Path, request: Request, schema: Schema, quiet: bool, *, resume: 
             if synthesizer.request.chosen:
                 watch.note(synthesizer.request.chosen)
             synthesizer.fit(raw, folder=out, watch=watch, note=watch.note)
-    write_sample(synthesizer, out)
+    clock.end("noise, encoding, ledger and statement", within="rounds", within_s=watch.trained_s)
+    write_sample(synthesizer, out, clock)
     return synthesizer
 
 
-def _with_sample(out: Path) -> Synthesizer:
+def _with_sample(out: Path, clock: Stopwatch) -> Synthesizer:
     """Load a finished run, and draw its synthetic data if they are not there yet."""
     from fedsynth.cli.sample import write_sample
     from fedsynth.synthesis.folder import Folder
@@ -179,15 +191,32 @@ def _with_sample(out: Path) -> Synthesizer:
 
     synthesizer = Synthesizer.load(out)
     if not synthetic_path(Folder(out), synthesizer.schema).exists():
-        write_sample(synthesizer, out)
+        write_sample(synthesizer, out, clock)
     return synthesizer
 
 
 def _print_result(synthesizer: Synthesizer, out: Path, as_json: bool) -> None:
     for note in synthesizer.notes:
-        typer.echo(f"fedsynth: {note}", err=True)
+        tell(f"fedsynth: {note}")
     statement = synthesizer.privacy
-    show(as_json, {"out": str(out), "privacy": statement.to_dict()}, f"{statement}\n\n{files_in(out)}")
+    words = (
+        f"{fold(str(statement))}\n\n{files_in(out)}\n\n{_next(out, statement.private, synthesizer.schema)}"
+    )
+    show(as_json, {"out": str(out), "privacy": statement.to_dict()}, words)
+
+
+def _next(out: Path, private: bool, schema: Schema) -> str:
+    """The commands that come next."""
+    from fedsynth.data.modality import modality_of
+
+    fate = "may be published" if private else "has no complete promise: do not publish it"
+    ending = modality_of(schema).ending
+    rows = "FILE" if ending else "FOLDER"
+    return (
+        f"Next: open {out / 'public.html'} in a browser (it {fate}), or\n"
+        f"  fedsynth report {out} --real {rows} --test {rows}   # is it faithful and useful?\n"
+        f"  fedsynth sample {out} --rows 1000 --out more{ending}"
+    )
 
 
 def _print_closed(out: Path, as_json: bool) -> None:

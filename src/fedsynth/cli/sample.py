@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 from fedsynth.cli import flags
 from fedsynth.cli.flags import option
 from fedsynth.cli.output import show
+from fedsynth.cli.stopwatch import Stopwatch
 from fedsynth.errors import BadInput
+from fedsynth.synthesis.request import ROWS
 
 if TYPE_CHECKING:
     from fedsynth.synthesis.synthesizer import Synthesizer
-
-DEFAULT_ROWS = 10_000  # not the number of real records: that is private
 
 
 def sample(
     folder: flags.Run,
     rows: Annotated[int, option("How many.", max=10**9)],
-    out: Annotated[Path, option("Parquet or CSV for tables, npz or a folder of PNG for images.")],
+    out: Annotated[
+        Path,
+        option("Parquet or CSV for a table, a folder for linked ones, npz or a folder of PNG for images."),
+    ],
     condition: Annotated[
         list[str] | None,
         option("Only rows like this, also COLUMN>VALUE; may be repeated.", metavar="COLUMN=VALUE"),
@@ -27,36 +30,45 @@ def sample(
     seed: Annotated[
         int | None, option("Draw the same data again; what was promised of the run still holds.")
     ] = None,
+    client_ids: Annotated[
+        bool,
+        option("Add the client column: ids with as many rows as clients had (marginals).", "--client-ids"),
+    ] = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Draw more synthetic data from a finished run, at no further privacy cost.
+    """Draw more synthetic data from a run, at no privacy cost.
 
     Example: fedsynth sample RUN --rows 10000 --condition income=">50K" --condition "age>=30" --out rich.parquet
     """
+    from fedsynth.data.modality import modality_of
     from fedsynth.synthesis.folder import Folder
-    from fedsynth.synthesis.released_files import synthetic_path, write_drawn, write_released
+    from fedsynth.synthesis.released_files import synthetic_path, write_released_parts
     from fedsynth.synthesis.synthesizer import Synthesizer
 
     if out.exists():
         raise BadInput(f"{out}: exists already; choose another name")
     synthesizer = Synthesizer.load(folder)
-    drawn = synthesizer.sample(rows, condition=condition, seed=seed)
-    own = synthetic_path(Folder(folder), synthesizer.schema)
-    if out.resolve() == own.resolve():
-        write_released(drawn, Folder(folder), own)
+    drawn = synthesizer.stream(rows, condition=condition, seed=seed, client_ids=client_ids)
+    place, schema = Folder(folder), synthesizer.schema
+    if out.resolve() == synthetic_path(place, schema).resolve():
+        write_released_parts(drawn, place, schema)
     else:
-        write_drawn(drawn, out)
-    show(as_json, {"out": str(out), "rows": rows}, f"Wrote {rows} rows to {out}.")
+        modality_of(schema).write_parts(drawn, out)
+    show(as_json, {"out": str(out), "rows": rows}, f"Wrote {rows} {modality_of(schema).units} to {out}.")
 
 
-def write_sample(synthesizer: Synthesizer, out: Path) -> None:
+def write_sample(synthesizer: Synthesizer, out: Path, clock: Stopwatch | None = None) -> None:
     """Write the synthetic data that come with a run, and the page that may be published with them."""
     from fedsynth.assess.report.public import write_public
     from fedsynth.synthesis.folder import Folder
-    from fedsynth.synthesis.released_files import synthetic_path, write_released
+    from fedsynth.synthesis.released_files import write_released_parts
 
-    rows = synthesizer.request.rows or DEFAULT_ROWS
-    drawn = synthesizer.sample(rows, seed=synthesizer.request.seed)
-    place = Folder(out)
-    write_released(drawn, place, synthetic_path(place, synthesizer.schema))
+    clock = clock or Stopwatch()
+    clock.end("libraries of the public page")
+    rows = synthesizer.request.rows or ROWS
+    write_released_parts(
+        synthesizer.stream(rows, seed=synthesizer.request.seed), Folder(out), synthesizer.schema
+    )
+    clock.end("drawing and writing rows")
     write_public(out)
+    clock.end("the public page")

@@ -26,17 +26,17 @@ def text(
         Path | None, argument("Texts (JSON lines, CSV, Parquet), unless --vocabulary.", "FILE")
     ] = None,
     vocabulary: Annotated[
-        str | None, option("bytes, or a file of public words, one a line, the most frequent first.")
+        str | None, option("bytes, or a file of public words, one per line, the most frequent first.")
     ] = None,
     pay: Annotated[str | None, option("Learn the words under noise.", metavar="epsilon=E[,delta=D]")] = None,
-    words: Annotated[int, option("At most so many words.", min=1)] = 1000,
+    words: Annotated[int, option("The most words to keep.", min=1)] = 1000,
     length: Annotated[int | None, option("Most words (20) or bytes (64) in a piece of text.", min=1)] = None,
     text_column: Annotated[str, option("Column that holds the texts.")] = "text",
-    client_column: Annotated[str | None, option("Column that says whose a text is.")] = None,
+    client_column: Annotated[str | None, option("Column that says who wrote a text.")] = None,
     force: flags.Force = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Write the schema of texts: bytes, words from a public file, or words that the clients pay for.
+    """Write the schema of texts. Their units are bytes, words from a public file, or words that the clients pay for.
 
     With --pay the words come from one noisy release, those that clearly more than one client writes; its cost is
     written beside the schema (schema.ledger.jsonl) and counts in every run on it. Without --vocabulary and --pay the
@@ -96,7 +96,7 @@ def _learned(
     if pay is None:
         return draft_text_schema(read_texts(file, text_column, None)[text_column], words, length)
     if client_column is None:
-        raise BadInput("--client-column: say whose a text is, so that the words are paid for by client")
+        raise BadInput("--client-column: say who wrote a text, so that the words are paid for by client")
     epsilon, delta = budget_in(pay)
     frame = read_texts(file, text_column, client_column)
     paid = pay_for_vocabulary(

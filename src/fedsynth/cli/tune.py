@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from fedsynth.cli import flags
 from fedsynth.cli.flags import option, request_flags
-from fedsynth.cli.output import files_in, show
+from fedsynth.cli.output import files_in, show, tell
 from fedsynth.cli.run import request_of
 from fedsynth.errors import BadInput
 from fedsynth.synthesis.request import Request
@@ -57,17 +55,17 @@ def tune(
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Find settings that serve well. Looking at private rows to choose them costs privacy, so say what DATA are.
+    """Find good settings. Looking at private rows to choose them costs privacy, so say what DATA are.
 
     With --public or --from RUN the search is free: every combination is trained as a run with this epsilon would be
     and judged by held-out rows. The best is written as best.toml, for `fedsynth run --config`. With --charge the rows
     are private: a random number of random combinations is trained, only the best leaves, and the ledger has it all.
 
-    Example: fedsynth tune similar.csv --public --schema schema.json --clients 500 --epsilon 8 --delta 1e-5
+    Example: fedsynth tune similar.csv --public --schema schema.json --clients 500 --epsilon 1 --delta 1e-5
     --recipe dpd_fvae --try clip=0.3 --try clip=1 --try latent=8 --try latent=16 --out TUNED
     """
     if out is None:
-        raise BadInput("--out: say where the result shall be written, for example --out TUNED")
+        raise BadInput("--out: say where to write the result, for example --out TUNED")
     if sum((public, charge, from_run is not None)) != 1:
         raise BadInput(
             "say what the rows are: --public (anybody may see them), --from RUN (a private run's synthetic rows) or "
@@ -170,7 +168,7 @@ def _charged(
     schema = schema_of(request)
     request = request.resolved(schema)
     tried = candidates(request.recipe, choices)
-    typer.echo("fedsynth: searching; how long it takes is drawn at random, so no progress is shown", err=True)
+    tell("fedsynth: searching; how long it takes is drawn at random, so no progress is shown")
     best = ChargedSearch(request, schema, read_clients(request, schema), tried, trials).run(out)
     synthesizer = Synthesizer.load(out)
     write_sample(synthesizer, out)

@@ -12,10 +12,12 @@ from fedsynth.cli.flags import argument, option
 
 def view(
     folder: Annotated[Path, argument("A folder that holds runs.", "DIR")],
-    host: Annotated[str, option("Address to listen on; beyond this machine a token is asked.")] = "127.0.0.1",
+    host: Annotated[
+        str, option("Address to listen on; beyond this machine a token is required.")
+    ] = "127.0.0.1",
     port: Annotated[int, option("Port; 0 takes a free one.", min=0, max=65535)] = 8765,
 ) -> None:
-    """Show runs in the browser: live while they run, side by side, with their reports. Read-only.
+    """Show runs in the browser, live and side by side. With their reports; nothing is changed.
 
     Example: fedsynth view runs
     """

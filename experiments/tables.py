@@ -317,26 +317,25 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 def sources() -> list[tuple[str, Path]]:
-    """The name of each table and the folder of its results: `x/results` is x, `x/results_times` is x_times.
+    """The name of each table and the folder of its results: `x/results` is x, `x/results/times` is x_times.
 
-    A page without marks writes its tables itself.
+    A page has marks for the tables that are written here; what else lies in its results it shows itself.
     """
-    folders = sorted(path.parent for path in (ROOT / "experiments").glob("*/README.md"))
-    held = [
-        found
-        for folder in folders
-        for found in (folder / "results", *sorted(folder.glob("results_*")))
-        if found.is_dir()
-        or (found.name == "results" and "<!-- results:" in (folder / "README.md").read_text())
-    ]
-    return [(found.parent.name + found.name.removeprefix("results"), found) for found in held]
+    held = []
+    for page in sorted((ROOT / "experiments").glob("*/README.md")):
+        results = page.parent / "results"
+        folders = [results, *sorted(path for path in results.glob("*") if path.is_dir())]
+        named = [("_".join((page.parent.name, *path.relative_to(results).parts)), path) for path in folders]
+        held += [(name, path) for name, path in named if f"<!-- results:{name} -->" in page.read_text()]
+    return held
 
 
 def main() -> int:
     """Fill every marker; tell which files changed."""
     for name, found in sources():
         content = table(load(found))
-        for page in (found.parent / "README.md", ROOT / "README.md"):
+        topic = found.relative_to(ROOT / "experiments").parts[0]
+        for page in (ROOT / "experiments" / topic / "README.md", ROOT / "README.md"):
             before = page.read_text(encoding="utf-8")
             if page.parent == ROOT and f"<!-- results:{name} -->" not in before:
                 continue

@@ -46,11 +46,11 @@ def test_a_share_that_was_not_tried_is_a_dash_and_one_that_cannot_be_told_is_not
     lines = [line(0, 0.05, False, 0.08, 1.0), line(1, 0.05, None, 0.3, 1.0), line(0, 0.1, True, 0.2)]
     keep(summary, "sense.jsonl", lines)
     summary.sensitivity()
-    first, second = cells(summary.HERE / "results_sensitivity")
+    first, second = cells(summary.HERE / "results" / "sensitivity")
     ends = {"worst and best clients": "25% each"}
     assert first == {**ends, "epsilon": "1", "5%": "0 of 2", "10%": "–"}
     assert second == {**ends, "epsilon": "8", "5%": "–", "10%": "1 of 1"}
-    assert (summary.HERE / "sensitivity.png").stat().st_size > 1000
+    assert (summary.HERE / "results" / "figures" / "sensitivity.png").stat().st_size > 1000
 
 
 def test_the_farthest_statistic_decides(summary):
@@ -74,7 +74,7 @@ def test_runs_without_a_bug_name_no_column(summary):
     found = {**known, "affected": 0.3, "fires": True, "fired": ["hours_per_week"]}
     keep(summary, "records.jsonl", [without, found])
     summary.bugs_in_a_table()
-    rows = cells(summary.HERE / "results_tables")
+    rows = cells(summary.HERE / "results" / "tables")
     assert [(row["bug in"], row["columns named"]) for row in rows] == [
         ("hours_per_week", "hours_per_week"), ("no column", "none"),
     ]  # fmt: skip

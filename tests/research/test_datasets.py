@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from fedsynth.data.clients import clients_from, encode_clients, image_clients_from
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.rand_health import rand_health
-from fedsynth.data.table import check
+from fedsynth.data.table import Table, check
 from fedsynth.errors import BadInput
 from fedsynth.research import datasets
 
@@ -34,7 +33,7 @@ def test_adult_fits_its_schema_and_keeps_its_missing_values(split, rows, rich):
 @needs_data
 def test_adult_comes_back_from_its_encoding_exactly():
     frame, schema = datasets.adult("test")
-    encoding = TableEncoding(schema)
+    encoding = Table(schema)
     back = encoding.decode(*encoding.encode(frame))
     for name in frame:
         assert (back[name].astype("str").fillna("?") == frame[name].astype("str").fillna("?")).all(), name

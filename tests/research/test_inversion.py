@@ -3,18 +3,18 @@ import pytest
 import torch
 
 from fedsynth.data.clients import Clients
-from fedsynth.data.encode import TableEncoding
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.research.inversion import inversion_attack
 from fedsynth.rng import Rng
 from samples import TABLE, make_frame
 
 SCHEMA = Schema.from_dict(TABLE)
-BLOCKS = TableEncoding(SCHEMA).blocks
+BLOCKS = Table(SCHEMA).blocks
 
 
 def rows(count=60):
-    x, y = TableEncoding(SCHEMA).encode(make_frame(np.arange(count)).drop(columns="owner"))
+    x, y = Table(SCHEMA).encode(make_frame(np.arange(count)).drop(columns="owner"))
     return Clients(x, y, np.array([0, count]))
 
 

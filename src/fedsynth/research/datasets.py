@@ -16,7 +16,7 @@ import pandas as pd
 from fedsynth.data.image import read_images
 from fedsynth.data.rand_health import words, yes_no
 from fedsynth.data.schema import Column, Schema
-from fedsynth.data.table import read_table
+from fedsynth.data.table_files import read_table
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng
 

@@ -218,9 +218,7 @@ class _Judge:
 
     def _draw(self, draw: Callable[..., Any], request: Request, number: int) -> pd.DataFrame:
         """One of the tables of a training; each has a seed of its own."""
-        table = draw(len(self._real), None if request.seed is None else request.seed + 1000 * number)
-        assert isinstance(table, pd.DataFrame)
-        return table
+        return draw(len(self._real), None if request.seed is None else request.seed + 1000 * number)
 
     def _learned(self, table: pd.DataFrame, number: int) -> list[Score]:
         """Score the classifiers trained on a table; where there are several tables, each has classifiers of its own."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedsynth.assess.scores.score import Score, over_seeds
 from fedsynth.assess.scores.utility import Performance
 from fedsynth.data.clients import RawClients, image_clients_from
+from fedsynth.data.image import Image
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.research.across_runs import across_runs
@@ -109,13 +109,8 @@ class ImageJudge:
                 raise BadInput(f"data={self._data!r}: has no natural clients; give clients = N under [run]")
             owners = OWNERS[self._data]("train")[: self.rows]
             return image_clients_from(self._images, self._labels, owners=owners)
-        return image_clients_from(
-            self._images,
-            self._labels,
-            clients=request.clients,
-            split=request.split,
-            rng=Rng(request.seed).at("split"),
-        )
+        dealt = {"clients": request.clients, "split": request.split, "rng": Rng(request.seed).at("split")}
+        return image_clients_from(self._images, self._labels, **dealt)  # type: ignore[arg-type]
 
     def _scores(self, sets: list[tuple[np.ndarray, np.ndarray]], device: str) -> list[list[Score]]:
         """The scores of each set; what real images teach is learned beside the first."""
@@ -136,8 +131,5 @@ class ImageJudge:
 
     def _labelled(self, images: np.ndarray, labels: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
         """Bytes with a channel axis and class numbers, where the classifiers are trained."""
-        names = np.array(self.schema.classes)
-        order = np.argsort(names)
-        codes = order[np.searchsorted(names, labels, sorter=order)]
-        pixels = torch.tensor(images)[..., None] if images.ndim == 3 else torch.tensor(images)
-        return pixels.movedim(3, 1).contiguous().to(device), torch.tensor(codes).to(device)
+        pixels, codes = Image(self.schema).encode((images, labels))
+        return pixels.to(device), codes.to(device)

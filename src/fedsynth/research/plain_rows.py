@@ -31,7 +31,7 @@ def _lines(path: Path) -> list[Line]:
 
 def write_rows(folder: Path, rows: Sequence[Mapping[str, Any]], note: str = "") -> None:
     """One file a row, in this order, in place of all rows (`*.json`) that were there; the note goes below the table."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink()
     for order, cells in enumerate(rows):

@@ -48,7 +48,7 @@ def unlisted_words(
 ) -> list[tuple[str, float]]:
     """The likeliest words that a model of bytes writes and that are not known, with their joint probabilities."""
     speaker = Speaker(generator)
-    drawn = {text for text in speaker.encoding.decode(speaker.rows(texts, rng.at("words"))) if text}
+    drawn = {text for text in speaker.encoding.texts(speaker.rows(texts, rng.at("words"))) if text}
     unlisted = sorted(text for text in drawn if text.lower() not in known)
     chances = speaker.probabilities(unlisted) if unlisted else np.zeros(0)
     order = np.argsort(-chances, kind="stable")[:count]

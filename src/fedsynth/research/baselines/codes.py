@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.data.encode import Block, ImageEncoding, TableEncoding
+from fedsynth.data.encode import Block
+from fedsynth.data.image import Image
 from fedsynth.data.schema import Schema
+from fedsynth.data.table import Table
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
@@ -24,7 +26,7 @@ class Codes:
 
     >>> from fedsynth.data.schema import Column
     >>> codes = Codes(Schema(columns=(Column("age", "integer", min=0, max=3),)), bins=2)
-    >>> x, y = TableEncoding(codes.schema).encode(__import__("pandas").DataFrame({"age": [0, 3]}))
+    >>> x, y = Table(codes.schema).encode(__import__("pandas").DataFrame({"age": [0, 3]}))
     >>> codes.encode(x, y).tolist(), codes.sizes
     ([[0], [1]], (2,))
     """
@@ -43,20 +45,25 @@ class Codes:
 
     @cached_property
     def _blocks(self) -> tuple[Block, ...]:
-        return TableEncoding(self.schema).blocks if self.schema.kind == "table" else ()
+        return () if self._pixels else Table(self.schema).blocks
+
+    @cached_property
+    def _pixels(self) -> tuple[int, int, int] | None:
+        """Channels, height and width of images; None for a table."""
+        return Image(self.schema).shape if self.schema.height else None
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many codes each column has."""
         label = (len(self.schema.classes),) if self.schema.classes else ()
-        if self.schema.kind == "image":
-            return (self.bins,) * int(np.prod(ImageEncoding(self.schema).shape)) + label
+        if self._pixels:
+            return (self.bins,) * int(np.prod(self._pixels)) + label
         cells = ((self.bins if block.ordered else block.bins) + block.missing for block in self._blocks)
         return (*cells, *label)
 
     def encode(self, x: Tensor, y: Tensor) -> np.ndarray:
         """int64 [rows, columns] of encoded rows or images."""
-        if self.schema.kind == "image":
+        if self._pixels:
             codes = (x.flatten(1).to(torch.int64) * self.bins // 256).numpy()
         else:
             rows = x.numpy()
@@ -67,11 +74,10 @@ class Codes:
         """Encoded rows or images, and classes; a value is drawn evenly from its cell."""
         within = rng.at("within").numpy().random(codes.shape)
         y = torch.from_numpy(codes[:, -1].copy()) if self.schema.classes else torch.zeros(len(codes)).long()
-        if self.schema.kind == "image":
+        if self._pixels:
             pixels = (codes + within)[:, : len(self.sizes) - bool(self.schema.classes)] * (256 / self.bins)
-            shape = ImageEncoding(self.schema).shape
-            return torch.from_numpy(pixels.astype(np.uint8)).reshape(-1, *shape), y
-        rows = np.zeros((len(codes), TableEncoding(self.schema).width), dtype=np.float32)
+            return torch.from_numpy(pixels.astype(np.uint8)).reshape(-1, *self._pixels), y
+        rows = np.zeros((len(codes), Table(self.schema).width), dtype=np.float32)
         for number, block in enumerate(self._blocks):
             self._write(rows, block, codes[:, number], within[:, number])
         return torch.from_numpy(rows), y

@@ -29,7 +29,7 @@ import pandas as pd
 from dp_accounting import NonPrivateDpEvent
 
 from fedsynth.data.clients import Clients
-from fedsynth.data.encode import ImageEncoding, TableEncoding
+from fedsynth.data.modality import modality_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.events import EpsilonDeltaDpEvent
@@ -75,12 +75,7 @@ class Fitted:
         ]
         shuffled = np.concatenate(pieces)[rng.at("order").numpy().permutation(rows)]
         x, y = self.codes.decode(shuffled, rng.at("decode"))
-        schema = self.codes.schema
-        return (
-            ImageEncoding(schema).decode(x, y)
-            if schema.kind == "image"
-            else TableEncoding(schema).decode(x, y)
-        )
+        return modality_of(self.codes.schema).decode(x, y)
 
 
 @dataclass(frozen=True)

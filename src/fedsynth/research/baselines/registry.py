@@ -15,8 +15,6 @@ from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.pairs import Adjacency
-from fedsynth.research.baselines.calm import Calm
-from fedsynth.research.baselines.lopub import LoCop, LoPub
 from fedsynth.research.baselines.privbayes import PrivBayes
 from fedsynth.rng import Rng
 
@@ -49,12 +47,7 @@ class Baseline(Protocol):
         ...
 
 
-BASELINES: dict[str, Callable[..., Baseline]] = {
-    "privbayes": PrivBayes,
-    "calm": Calm,
-    "lopub": LoPub,
-    "locop": LoCop,
-}
+BASELINES: dict[str, Callable[..., Baseline]] = {"privbayes": PrivBayes}
 
 
 def baseline_named(name: str, settings: Mapping[str, Any]) -> Baseline:

@@ -11,8 +11,10 @@ from fedsynth.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "fedsynth"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = {
+    str(page.relative_to(ROOT)).removeprefix("docs/"): page.read_text(encoding="utf-8") for page in PAGES
+}
 PLACES = (ROOT, SOURCE, ROOT / "tests", ROOT / "docs")
 FILE = re.compile(r"`((?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|css|js))`")
 TEST = re.compile(r"`((?:[\w-]+/)*test_\w+\.py)::(\w+)`")
@@ -37,7 +39,7 @@ def test_every_file_that_a_page_names_is_there(page):
 @pytest.mark.parametrize("page", TEXTS)
 def test_every_page_that_a_page_points_to_is_there(page):
     pointed = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", TEXTS[page])
-    here = (ROOT / "README.md" if page == "README.md" else ROOT / "docs" / page).parent
+    here = ROOT if page == "README.md" else (ROOT / "docs" / page).parent
     assert {name for name in pointed if not (here / name).exists()} == set()
 
 
@@ -79,3 +81,12 @@ def test_every_room_is_described():
     rooms = {place.name for place in SOURCE.iterdir() if (place / "__init__.py").exists()}
     told = set(re.findall(r"^\| `(\w+)/`", TEXTS["architecture.md"], re.MULTILINE))
     assert rooms == told
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert listed == {*TEXTS} - {"README.md"}
+
+
+def test_figures_are_files():
+    assert [name for name, text in TEXTS.items() if "<svg" in text] == []

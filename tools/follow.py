@@ -2,7 +2,7 @@
 
 A small seeded run is made twice, with one value of one row changed. A function is a hop of the row if what it takes or
 returns differs between the two runs: so the row is really in it, as a value, a gradient, a sum or a sample. Hops are in
-the order of their first call; a hop in another folder than the one before is a change of room.
+the order of their first such call or return; a hop in another folder than the one before is a change of room.
 
     python tools/follow.py            a summary
     python tools/follow.py --hops     every hop
@@ -101,18 +101,11 @@ class Trace:
         self.events.append((hop, hashlib.sha256(data).digest()))
 
     def digests(self) -> dict[Hop, list[bytes]]:
-        """Return the digests of each function, in the order of first calls."""
+        """Return the digests of each function, in the order of its calls."""
         by_hop: dict[Hop, list[bytes]] = {}
         for hop, digest in self.events:
             by_hop.setdefault(hop, []).append(digest)
         return by_hop
-
-    def between(self, first: str, last: str) -> Trace:
-        """Return the events from the first call of one function to the last return of another."""
-        names = [hop.function for hop, _ in self.events]
-        part = Trace()
-        part.events = self.events[names.index(first) : len(names) - names[::-1].index(last)]
-        return part
 
 
 def traced(value: int) -> Trace:
@@ -132,10 +125,16 @@ def traced(value: int) -> Trace:
     return trace
 
 
-def hops_of(one: Trace, other: Trace) -> list[Hop]:
-    """Return the functions whose data differ between two runs, in the order of their first calls."""
-    others = other.digests()
-    return [hop for hop, digests in one.digests().items() if digests != others.get(hop)]
+def differing(one: Trace, other: Trace) -> list[Hop]:
+    """Return the calls and returns whose data differ between two runs, in their order: the row is in them."""
+    others = {hop: iter(digests) for hop, digests in other.digests().items()}
+    return [hop for hop, digest in one.events if digest != next(others.get(hop, iter(())), None)]
+
+
+def between(events: list[Hop], first: str, last: str) -> list[Hop]:
+    """Return the functions from the first event of one to the last event of another, each once."""
+    names = [hop.function for hop in events]
+    return list(dict.fromkeys(events[names.index(first) : len(names) - names[::-1].index(last)]))
 
 
 def summary(name: str, hops: list[Hop]) -> str:
@@ -156,7 +155,8 @@ def main() -> None:
     torch.set_num_threads(1)
     traced(50)  # so that modules are imported and caches are warm
     one, other = traced(25), traced(75)
-    row, update = (hops_of(one.between(*way), other.between(*way)) for way in (ROW, UPDATE))
+    events = differing(one, other)
+    row, update = (between(events, *way) for way in (ROW, UPDATE))
     for name, hops in (("one row", row), ("one update", update)):
         if given.hops:
             print(*(f"  {hop.file}:{hop.function}" for hop in hops), sep="\n")

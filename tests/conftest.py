@@ -11,16 +11,86 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from fedsynth.data.clients import Clients, RawClients, encode_clients
+from fedsynth.data.linked_tables import Linked
 from fedsynth.data.schema import Schema
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
-from samples import IMAGE, KINDS, LOCAL, MOMENTS, SIZES, SMALL, TABLE, TEXT, make_frame
+from samples import (
+    IMAGE,
+    KINDS,
+    LINKED,
+    LOCAL,
+    MOMENTS,
+    SIZES,
+    SMALL,
+    TABLE,
+    TEXT,
+    make_frame,
+    make_histories,
+)
 
+ALONE = (
+    "tests/deploy/test_real_try.py",
+    "tests/deploy/test_real_inspect.py",
+)  # with a federation of their own
+FIRST = (  # minutes each, so that no worker is left alone with one at the end; then the other files
+    "tests/deploy/test_real_",
+    "tests/deploy/test_schedules.py",
+    "tests/adversary/test_lying_server.py",
+    *ALONE,
+    "tests/deploy/",
+    "tests/assess/audit/",
+    "tests/inspection/",
+    "tests/test_extend.py",
+    "tests/recipes/",
+    "tests/synthesis/",
+)
+LAST = ("tests/test_structure.py", "src/")  # thousands of short ones, which fill what is left
 torch.set_num_threads(1)
+# a busy machine makes no example wrong, and the examples are those of the tape
+hypothesis_settings.register_profile(
+    "tape",
+    deadline=None,
+    derandomize=os.environ.get("FEDSYNTH_TAPE", "1") == "1",
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+hypothesis_settings.load_profile("tape")
 warnings.filterwarnings("ignore", module="opacus")
+
+
+def _turn(file: str) -> int:
+    """When a file's tests run; earlier ones take longer."""
+    if file.startswith(LAST):
+        return len(FIRST) + 1
+    if file.startswith(ALONE):
+        return FIRST.index(ALONE[0])
+    return next((turn for turn, start in enumerate(FIRST) if file.startswith(start)), len(FIRST))
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: _turn(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each worker whole files in this order; those that share a federation of processes stay together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            together = nodeid.startswith(FIRST[0]) and not nodeid.startswith(ALONE)
+            return FIRST[0] if together else super()._split_scope(nodeid)
+
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # the files with most tests are not the longest
+    return ByFile(config, log)
 
 
 class Tape:
@@ -79,14 +149,16 @@ def frame() -> pd.DataFrame:
 def ten() -> dict[str, Clients]:
     """Ten clients of unequal size, one of them empty, with rows or with images."""
     owner = np.repeat(np.arange(10), SIZES)
-    rows = RawClients(owner, 10, (), frame=make_frame(owner).drop(columns="owner"))
+    rows = RawClients(owner, 10, (), data=make_frame(owner).drop(columns="owner"))
     draw = np.random.default_rng(1)
     pixels = draw.integers(0, 256, (len(owner), 8, 8), dtype=np.uint8)
-    images = RawClients(owner, 10, (), images=pixels, labels=draw.integers(0, 2, len(owner)).astype(str))
+    images = RawClients(owner, 10, (), data=(pixels, draw.integers(0, 2, len(owner)).astype(str)))
     words = ("see", "the", "red", "cat", "run", "home")
     texts = tuple(" ".join(draw.choice(words, size)) for size in draw.integers(1, 6, len(owner)))
+    linked = Linked(Schema.from_dict(LINKED)).owned(make_histories(SIZES))
     return {
-        "text": encode_clients(RawClients(owner, 10, (), texts=texts), Schema.from_dict(TEXT)),
+        "linked": encode_clients(linked, Schema.from_dict(LINKED)),
+        "text": encode_clients(RawClients(owner, 10, (), data=texts), Schema.from_dict(TEXT)),
         "table": encode_clients(rows, Schema.from_dict(TABLE)),
         "image": encode_clients(images, Schema.from_dict(IMAGE)),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -32,7 +34,46 @@ IMAGE = {
     "label": {"name": "digit", "categories": ["0", "1"]},
 }
 TEXT = {"version": 1, "kind": "text", "vocabulary": ["see", "the", "red", "cat", "run"], "length": 5}
-KINDS = {"table": TABLE, "image": IMAGE, "text": TEXT}
+LINKED = {
+    "version": 2,
+    "kind": "linked",
+    "tables": {
+        "person": {
+            "id": "person",
+            "columns": [{"name": "sex", "type": "categorical", "categories": ["F", "M"]}],
+        },
+        "visit": {
+            "parent": "person",
+            "key": "person",
+            "order": "day",
+            "most": 4,
+            "columns": [
+                {"name": "day", "type": "integer", "min": 0, "max": 30},
+                {"name": "ward", "type": "categorical", "categories": ["A", "B", "C"]},
+            ],
+        },
+    },
+}
+KINDS = {"table": TABLE, "image": IMAGE, "text": TEXT, "linked": LINKED}
+
+
+def make_histories(sizes: Sequence[int], seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Persons with so many visits each: the ward of a visit is mostly that of the one before."""
+    draw = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    ward = np.where(draw.random(len(owner)) < 0.8, owner % 3, draw.integers(0, 3, len(owner)))
+    return {
+        "person": pd.DataFrame(
+            {"person": np.arange(len(sizes)), "sex": np.array(["F", "M"])[np.arange(len(sizes)) % 2]}
+        ),
+        "visit": pd.DataFrame(
+            {
+                "person": owner,
+                "day": draw.integers(0, 31, len(owner)),
+                "ward": np.array(["A", "B", "C"])[ward],
+            }
+        ),
+    }
 
 
 def make_frame(owners: np.ndarray, seed: int = 0) -> pd.DataFrame:

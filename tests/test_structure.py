@@ -1,5 +1,6 @@
 import ast
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,37 @@ SOURCE = HERE / "src" / "fedsynth"
 ROOMS = [
     "rng", "errors", "plugins", "data", "models", "privacy", "training", "transport", "federation", "simulator",
     "recipes", "synthesis", "assess.scores", "assess.attacks", "assess.audit", "assess.tuning", "assess", "inspection",
-    "extend", "deploy", "assess.report", "research", "cli",
+    "extend", "deploy", "assess.report", "research", "api", "cli",
 ]  # fmt: skip
-HEAVY = ("matplotlib", "statsmodels", "nvflare", "tenseal", "opacus", "onnxruntime", "pfl", "flwr")
+HEAVY = (
+    "matplotlib",
+    "statsmodels",
+    "nvflare",
+    "tenseal",
+    "opacus",
+    "onnxruntime",
+    "pfl",
+    "flwr",
+    "sqlalchemy",
+    "duckdb",
+)
 FILES = sorted(SOURCE.rglob("*.py"))
 EVERYWHERE = [
     file
     for room in ("src", "tests", "benchmarks", "experiments", "tools")
     for file in (HERE / room).rglob("*.py")
 ]
+
+
+@cache
+def tree_of(file: Path) -> ast.AST:
+    return ast.parse(file.read_text())
+
+
+@cache
+def imported_by(file: Path) -> frozenset[str]:
+    """The libraries and packages whose modules a file imports when it runs."""
+    return frozenset(module.split(".")[0] for module in runtime_imports(tree_of(file)))
 
 
 def named(file: Path) -> str:
@@ -65,7 +88,7 @@ def own_rooms(tree: ast.AST) -> set[str]:
 @pytest.mark.parametrize("file", [f for f in FILES if f != SOURCE / "__init__.py"], ids=named)
 def test_a_room_imports_only_from_rooms_before_it(file):
     place = ROOMS.index(room_of(file))
-    later = {room for room in own_rooms(ast.parse(file.read_text())) if ROOMS.index(room) > place}
+    later = {room for room in own_rooms(tree_of(file)) if ROOMS.index(room) > place}
     assert not later, f"{named(file)} imports from {sorted(later)}"
 
 
@@ -83,11 +106,7 @@ def test_no_python_file_is_longer_than_400_lines():
 
 @pytest.mark.parametrize("library", HEAVY)
 def test_a_heavy_dependency_is_imported_in_one_file_at_most(library):
-    users = [
-        named(file)
-        for file in FILES
-        if any(module.split(".")[0] == library for module in runtime_imports(ast.parse(file.read_text())))
-    ]
+    users = [named(file) for file in FILES if library in imported_by(file)]
     # the engine of real federations has several halves, each in its own process
     apart = [user for user in users if not user.startswith(f"src/fedsynth/deploy/{library}/")]
     assert len(apart) <= (0 if len(users) > len(apart) else 1), users
@@ -95,7 +114,7 @@ def test_a_heavy_dependency_is_imported_in_one_file_at_most(library):
 
 @pytest.mark.parametrize("file", FILES, ids=named)
 def test_nothing_in_the_source_loads_pickles_or_runs_text(file):
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             assert called not in (
@@ -126,7 +145,7 @@ def untyped(tree: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=named)
 def test_public_functions_are_typed(file):
-    assert untyped(ast.parse(file.read_text())) == []
+    assert untyped(tree_of(file)) == []
 
 
 def test_an_untyped_function_is_seen():

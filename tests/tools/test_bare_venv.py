@@ -1,0 +1,31 @@
+"""An environment that holds what a wheel declares to need, and nothing else."""
+
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import bare_venv  # noqa: E402
+
+
+def names(*requirements, extras=()):
+    return {found.name.lower() for found in bare_venv.needed(requirements, extras, set())}
+
+
+def test_what_is_needed_by_what_is_needed_is_there_and_nothing_else():
+    found = names("pandas>=2", 'torch; extra == "deep"')
+    assert {"pandas", "numpy"} <= found and not {"torch", "pytest"} & found
+
+
+def test_an_extra_that_is_asked_for_is_followed():
+    assert "numpy" not in names('pandas; extra == "deep"')
+    assert {"pandas", "numpy"} <= names('pandas; extra == "deep"', extras=["deep"])
+
+
+def test_a_distribution_is_linked_file_by_file(tmp_path):
+    bare_venv.link(distribution("iniconfig"), tmp_path)
+    assert (tmp_path / "iniconfig" / "__init__.py").samefile(
+        Path(str(distribution("iniconfig").locate_file("iniconfig/__init__.py")))
+    )
+    assert list(tmp_path.glob("iniconfig-*.dist-info/METADATA"))

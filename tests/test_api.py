@@ -24,8 +24,7 @@ def test_a_plan_has_the_runs_that_a_schema_allows_on_the_budget(schema, tmp_path
     assert (run.recipe, run.clients, run.delta) == ("marginals", 2_000, 1e-5) and 0.9 < run.epsilon <= 1
     assert plans.projections[0].epsilon < run.epsilon
     assert (
-        "auto would take recipe marginals" in str(plans)
-        and "marginals (client, central)" in plans._repr_html_()
+        "a run takes recipe marginals" in str(plans) and "marginals (client, central)" in plans._repr_html_()
     )
     schema.save(tmp_path / "schema.json")
     assert (

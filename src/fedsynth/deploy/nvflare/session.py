@@ -37,7 +37,8 @@ class Line:
 
     def __init__(self, kit: Kit, timeout_s: float = 10.0) -> None:
         kit.reach()
-        logging.getLogger().setLevel(logging.CRITICAL)  # the engine's library logs to the console
+        for library in ("nvflare", "grpc", "asyncio"):  # they log to the console; what we log stays
+            logging.getLogger(library).setLevel(logging.CRITICAL)
         self._kit = kit
         self._session: Session = self._quiet(
             lambda: new_secure_session(

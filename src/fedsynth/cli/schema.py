@@ -135,6 +135,8 @@ def draft(
         for column in part.columns:
             source = _SOURCES[part.provenance.get(column.name, "public")]
             lines.append(f"  {lead}{column.name}: {column.type}, {column.allowed()} ({source})")
+        if not schema.tables:  # notes on linked tables have them
+            lines += [f"  in all rows {rule} (inferred: is it a rule?)" for rule in part.constraints]
     lines += [f"  {name}: left out, because it {reason}" for name, reason in drafted.left_out.items()]
     if pay is not None:
         lines.append(f"What it cost is in {beside(out)}; every run on this schema counts it.")

@@ -108,10 +108,12 @@ def _answer() -> str:
 
 
 def _with(schema: Schema, entry: Inferred, answer: str, rows: Data | None) -> Schema:
-    from fedsynth.data.review import answered, made_public, without
+    from fedsynth.data.review import answered, made_public, with_rules, without
 
     if answer == "s":
         return schema
+    if entry.name.endswith("constraints") and entry.column is None and answer not in ("", "k"):
+        return with_rules(schema, entry.name, "" if answer == "d" else answer)
     if answer == "d":
         if entry.column is None:
             raise BadInput(f"{entry.name}: is not a column; keep it (k), or skip it (s)")
@@ -149,6 +151,8 @@ def _read(file: Path | None, schema: Schema) -> Data | None:
 
 def _question(entry: Inferred, number: int, count: int) -> str:
     proposal = _wider(entry) or "as it is, if everybody knows that there are no others"
+    if entry.column is None and entry.name.endswith("constraints"):
+        proposal = "all of them, if they hold for everybody; or the numbers of those that do: 1, 3"
     return f"{number}/{count}  {entry.name}: {entry.described}\n  proposal: {proposal}"
 
 

@@ -14,6 +14,7 @@ from pandas.api.types import pandas_dtype
 from fedsynth.data.cells import number_in
 from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
 from fedsynth.data.draft_column import Undraftable, draft_column
+from fedsynth.data.draft_rules import rules_of
 from fedsynth.data.schema import Schema
 from fedsynth.data.table_files import NAMELESS
 from fedsynth.data.text import words_of
@@ -59,8 +60,8 @@ class Draft:
     notes: tuple[str, ...] = ()
 
 
-def draft_schema(frame: pd.DataFrame, wishes: Wishes | None = None) -> Draft:
-    """A schema that these rows fit. It was read from private rows, so every column is `inferred`.
+def draft_schema(frame: pd.DataFrame, wishes: Wishes | None = None, *, rules: bool = True) -> Draft:
+    """A schema that these rows fit, with `rules` that all keep. It was read from private rows: all is `inferred`.
 
     >>> people = pd.DataFrame({"age": [20, 31, 64], "sex": ["F", "M", "F"]})
     >>> schema = draft_schema(people, Wishes(label="sex")).schema
@@ -90,6 +91,9 @@ def draft_schema(frame: pd.DataFrame, wishes: Wishes | None = None) -> Draft:
     label, notes = _label(wishes.label, columns, left_out)
     inferred = {column.name: "inferred" for column in columns}
     schema = Schema(columns=tuple(columns), label=label, client=wishes.client, provenance=inferred)
+    kept = rules_of(schema, frame) if rules else ()
+    if kept:
+        schema = replace(schema, constraints=kept, provenance={**inferred, "constraints": "inferred"})
     return Draft(schema, left_out, (*notes, *hints))
 
 

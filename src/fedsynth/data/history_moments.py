@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from fedsynth.data.column import LARGEST_RANGE, Column
+from fedsynth.data.column import Column
 from fedsynth.data.linked import LinkedSchema, LinkedTable
-
-_DAYS = ("date", "timestamp")
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """The moment that others are counted from: the one that orders the row itself, or the nearest row above it."""
-
-    name: str  # TABLE.COLUMN
-    column: Column
-
-    def grains(self, column: Column, numbers: np.ndarray | float) -> np.ndarray:
-        """The anchor's moments as whole grains of another column, counted from that column's first moment.
-
-        >>> anchor = Anchor("visit.at", Column("at", "date", min="2020-01-01", max="2020-12-31"))
-        >>> anchor.grains(Column("taken", "timestamp", min="2020-01-02", max="2020-12-31", grain="hour"), 2.0)
-        np.float64(24.0)
-        """
-        seconds = self.column.first_second - column.first_second + numbers * self.column.grain_seconds
-        return np.floor(seconds / column.grain_seconds)
-
-    def since(self, column: Column, later: bool) -> Column:
-        """A column as the time since the anchor; `later` says that it never lies before."""
-        first, last = (float(self.grains(column, end)) for end in self.column.bounds)
-        high = column.bounds[1] - first
-        return _whole(column, 0 if later else -last, high, log=later)
+from fedsynth.data.since import DAYS, Anchor, whole_numbers
 
 
 def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:
     """What a column's moments are counted from; None if they are learned as they are."""
-    if table.schema.column(name).type not in _DAYS:
+    if table.schema.column(name).type not in DAYS:
         return None
     for one in (table, *reversed(schema.ancestors(table))):
         if one.order is None or (one.name, one.order) == (table.name, name):
             continue
-        if one.schema.column(one.order).type in _DAYS:
+        if one.schema.column(one.order).type in DAYS:
             return Anchor(f"{one.name}.{one.order}", one.schema.column(one.order))
     return None
 
@@ -67,16 +39,7 @@ def gap_column(table: LinkedTable) -> Column:
         return Column(
             f"{table.name} gap", "continuous", min=0.0, max=float(span), decimals=decimals, scale="log"
         )
-    return _whole(Column(f"{table.name} gap", "integer", min=0, max=1), 0, span, log=True)
-
-
-def _whole(column: Column, low: float, high: float, log: bool) -> Column:
-    """A column of whole numbers, however many there are."""
-    scale = "log" if log else "linear"
-    low, high = int(low), int(max(high, low + 1))
-    many = high - low >= LARGEST_RANGE[scale]
-    kind = {"type": "continuous", "decimals": 0} if many else {"type": "integer"}
-    return Column(column.name, min=low, max=high, scale=scale, missing=column.missing, **kind)
+    return whole_numbers(Column(f"{table.name} gap", "integer", min=0, max=1), 0, span, log=True)
 
 
 def _says_later(constraints: Sequence[str], one: str, other: str) -> bool:

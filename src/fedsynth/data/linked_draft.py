@@ -46,7 +46,7 @@ def draft_linked(frames: Mapping[str, pd.DataFrame], wishes: Wishes | None = Non
         kept = replace(kept, prefixes={c: n for c, n in wishes.prefixes.items() if c in frame})
         try:
             bare = {*map(str, frame)} <= {*kept.drop}
-            drafted = Draft(Schema(inside=True)) if bare else draft_schema(frame, kept)
+            drafted = Draft(Schema(inside=True)) if bare else draft_schema(frame, kept, rules=False)
         except BadInput as error:
             raise BadInput(f"table {name!r}: {error}") from None
         left_out |= {f"{name}.{column}": reason for column, reason in drafted.left_out.items()}

@@ -12,14 +12,12 @@ import numpy as np
 import pandas as pd
 
 from fedsynth.data.column import Column
+from fedsynth.data.draft_rules import ENOUGH, keeps_order, readable, seconds_of
 from fedsynth.data.linked import LinkedTable
-from fedsynth.data.rule_parser import parse_rule
 from fedsynth.data.schema import Schema
+from fedsynth.data.since import DAYS
 from fedsynth.data.values import read_values
-from fedsynth.errors import BadInput
 
-_ENOUGH = 10  # rows that would break a rule if it were an accident
-_DAYS = ("date", "timestamp")
 Frames = Mapping[str, pd.DataFrame]
 
 
@@ -31,7 +29,7 @@ def numbered_by(schema: Schema, frame: pd.DataFrame, key: str) -> str | None:
         if column.type != "integer" or column.missing:
             continue
         values = read_values(column, frame[column.name]).numbers
-        if not _shared(parent, values) and _shared(parent, rng.permutation(values)) >= _ENOUGH:
+        if not _shared(parent, values) and _shared(parent, rng.permutation(values)) >= ENOUGH:
             return column.name
     return None
 
@@ -57,14 +55,14 @@ def with_rules(tables: Mapping[str, LinkedTable], frames: Frames) -> dict[str, L
 
 def _own_rules(table: LinkedTable, frame: pd.DataFrame) -> Iterator[str]:
     """Which moments never come before the one that orders rows."""
-    if table.order is None or table.schema.column(table.order).type not in _DAYS:
+    if table.order is None or table.schema.column(table.order).type not in DAYS:
         return
     start = _seconds(table.schema.column(table.order), frame)
     for column in _moments(table):
         end = _seconds(column, frame)
         text = f"{column.name} >= {table.order}"
         if column.name != table.order and not (end < start).any() and (end >= start).any():
-            yield from _readable(text, table.schema.columns)
+            yield from readable(text, table.schema.columns)
 
 
 def _rules_across(
@@ -90,35 +88,22 @@ def _rules_across(
             if after and not started:
                 started = after[0].name == table.order  # the others follow from it
                 for column in after[: 1 if started else None]:
-                    yield from _readable(f"{column.name} >= {named.name}", (*table.schema.columns, named))
+                    yield from readable(f"{column.name} >= {named.name}", (*table.schema.columns, named))
             ends = {c.name for c in before if not c.missing and f"{c.name} >= {table.order}" in rules}
             for column in (c for c in before if c.name != table.order or not ends):
-                yield from _readable(f"{column.name} <= {named.name}", (*table.schema.columns, named))
+                yield from readable(f"{column.name} <= {named.name}", (*table.schema.columns, named))
         one = above
 
 
 def _keeps(values: np.ndarray, above: np.ndarray, at: np.ndarray) -> bool:
     """Whether no value lies below that of its row above, where many would by chance."""
-    if (values < above[at]).any():
-        return False
-    by_chance = above[np.random.default_rng(0).permutation(at)]
-    return int((values < by_chance).sum()) >= _ENOUGH
+    return keeps_order(values, above[at], above[np.random.default_rng(0).permutation(at)])
 
 
 def _moments(table: LinkedTable) -> list[Column]:
-    return [column for column in table.schema.columns if column.type in _DAYS]
+    return [column for column in table.schema.columns if column.type in DAYS]
 
 
 def _seconds(column: Column, frame: pd.DataFrame) -> np.ndarray:
     """A column's moments in seconds; NaN where missing."""
-    numbers = read_values(column, frame[column.name]).numbers
-    return column.first_second + numbers * column.grain_seconds
-
-
-def _readable(text: str, columns: tuple[Column, ...]) -> Iterator[str]:
-    """The rule, unless names of columns make it unreadable."""
-    try:
-        parse_rule(text, columns)
-    except BadInput:
-        return
-    yield text
+    return seconds_of(column, read_values(column, frame[column.name]).numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,11 +47,15 @@ def inferred_in(schema: Schema) -> list[Inferred]:
         if column is not None:
             entries.append(Inferred(name, column, f"{column.type}, {column.allowed()}"))
         else:
-            values = getattr(part, key)
-            entries.append(
-                Inferred(name, None, ", ".join(map(str, values[:6])) + (" ..." if len(values) > 6 else ""))
-            )
+            entries.append(Inferred(name, None, _listed(key, getattr(part, key))))
     return entries
+
+
+def _listed(key: str, values: Sequence[str]) -> str:
+    """Words with commas; rules one a line with their numbers."""
+    if key == "constraints":
+        return "".join(f"\n  {number}. {rule}" for number, rule in enumerate(values, 1))
+    return ", ".join(map(str, values[:6])) + (" ..." if len(values) > 6 else "")
 
 
 def proposed(column: Column) -> Column:
@@ -160,8 +164,26 @@ def public_as(schema: Schema, name: str | None, changes: Mapping[str, Any]) -> S
     return schema
 
 
+def with_rules(schema: Schema, name: str, answer: str) -> Schema:
+    """The schema with those of its inferred constraints that a person keeps: their numbers with commas, or none.
+
+    >>> days = Column("days", "integer", min=0, max=9)
+    >>> drafted = Schema(columns=(days,), constraints=("days > 0", "days < 8"), provenance={"constraints": "inferred"})
+    >>> with_rules(drafted, "constraints", "2").constraints, with_rules(drafted, "constraints", "").inferred()
+    (('days < 8',), ())
+    """
+    rules = _part(schema, name)[0].constraints
+    try:
+        kept = [rules[int(number) - 1] for number in answer.split(",") if number.strip() and int(number) > 0]
+    except (ValueError, IndexError):
+        raise BadInput(
+            f"{name}: {answer!r} are no numbers of rules; write those to keep with commas, as 1, 3; k keeps all, d none"
+        ) from None
+    return _edited(schema, name, None, "public" if kept else None, kept)
+
+
 def without(schema: Schema, name: str) -> Schema:
-    """The schema without a column; a label is not left out."""
+    """The schema without a column, and without constraints that name it; a label is not left out."""
     return _edited(schema, name, None, None)
 
 
@@ -173,7 +195,9 @@ def _part(schema: Schema, name: str) -> tuple[Schema, str]:
     return schema, name
 
 
-def _edited(schema: Schema, name: str, column: Column | None, source: str | None) -> Schema:
+def _edited(
+    schema: Schema, name: str, column: Column | None, source: str | None, rules: list[str] | None = None
+) -> Schema:
     written = schema.to_dict()
     of, key = _part(schema, name)
     place: dict[str, Any] = written
@@ -183,10 +207,16 @@ def _edited(schema: Schema, name: str, column: Column | None, source: str | None
     place["provenance"] = provenance if source is None else {**provenance, key: source}
     if isinstance(place.get("label"), Mapping) and column is not None:
         place["label"] = {"name": column.name, "categories": list(column.labels)}
+    elif rules is not None:
+        place["constraints"] = rules
     elif source is None:
         if key == of.label:
             raise BadInput(f"column {key!r} is the label and cannot be dropped; choose another label first")
         place["columns"] = [entry for entry in place["columns"] if entry["name"] != key]
+        place["constraints"] = [rule.text for rule in of.rules if key not in rule.columns]
+        if not place["constraints"]:
+            del place["constraints"]
+            place["provenance"].pop("constraints", None)
     elif column is not None:
         place["columns"] = [column.to_dict() if entry["name"] == key else entry for entry in place["columns"]]
     return Schema.from_dict(written)

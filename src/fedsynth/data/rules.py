@@ -189,6 +189,20 @@ class Rule:
         name = rule.left.terms[0][1].name
         return name if name not in [column.name for _, column in rule.right.terms] else None
 
+    @property
+    def order(self) -> tuple[str, str] | None:
+        """The later and the earlier of two columns, if that is all that the rule says of them."""
+        rule = self.condition
+        if not isinstance(rule, Comparison) or rule.sign not in (">=", ">", "<=", "<"):
+            return None
+        names = []
+        for side in (rule.left, rule.right):
+            if not isinstance(side, Sum) or side.constant or [factor for factor, _ in side.terms] != [1.0]:
+                return None
+            names.append(side.terms[0][1].name)
+        one, other = names
+        return (one, other) if rule.sign in (">=", ">") else (other, one)
+
     def computed(self, numbers: Mapping[str, np.ndarray]) -> np.ndarray:
         """The numbers of the derived column; NaN where one of the others is missing."""
         rule = self.condition

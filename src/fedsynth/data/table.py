@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import RawClients, clients_from
+from fedsynth.data.column import Column
 from fedsynth.data.conform import conform
 from fedsynth.data.encode import Block, CompactRows, block_entries, blocks_of, read_block
 from fedsynth.data.modality import Modality, Source
 from fedsynth.data.schema import Schema, constraint_problems
+from fedsynth.data.since import anchors_of, counted_since, moments_again
 from fedsynth.data.sources.registry import read_rows
 from fedsynth.data.table_files import write_parts, write_table
 from fedsynth.data.values import read_values, write_values
@@ -68,6 +70,9 @@ def valid_rows(
             column, values = schema.column(name), numbers[name]
             inside = (values >= column.bounds[0]) & (values <= column.bounds[1])
             kept &= inside | (np.isnan(values) & column.missing)
+    for name in anchors_of(schema):
+        if columns is None or name in columns:
+            kept &= ~(numbers[name] > schema.column(name).bounds[1])
     return kept
 
 
@@ -219,9 +224,18 @@ class Table(Modality):
         return x
 
     @cached_property
+    def learned(self) -> tuple[Column, ...]:
+        """The columns as they are learned, minus the label: moments after another one as the time since it."""
+        anchors, columns = anchors_of(self.schema), self.schema.feature_columns
+        return tuple(
+            anchors[column.name].since(column, later=True) if column.name in anchors else column
+            for column in columns
+        )
+
+    @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Where each column lies in an encoded row."""
-        return blocks_of(self.schema.feature_columns)
+        return blocks_of(self.learned)
 
     @property
     def width(self) -> int:
@@ -253,9 +267,10 @@ class Table(Modality):
         problems += broken_rules(self.schema, numbers)
         if problems:
             raise BadInput("the table does not fit its schema: " + "; ".join(problems))
+        counted = counted_since(self.schema, numbers)
         entries = [
-            block_entries(column, block, numbers[column.name])
-            for column, block in zip(self.schema.feature_columns, self.blocks, strict=True)
+            block_entries(column, block, counted[column.name])
+            for column, block in zip(self.learned, self.blocks, strict=True)
         ]
         label = self.schema.label_column
         if label is not None:
@@ -271,10 +286,11 @@ class Table(Modality):
         if not np.isfinite(rows).all():
             advice = "the generator diverged; train it with smaller steps"
             raise BadInput(f"the rows to decode hold numbers that are not finite: {advice}")
-        numbers = {
+        counted = {
             column.name: read_block(rows, column, block)
-            for column, block in zip(self.schema.feature_columns, self.blocks, strict=True)
+            for column, block in zip(self.learned, self.blocks, strict=True)
         }
+        numbers = moments_again(self.schema, counted)
         label = self.schema.label_column
         if label is not None:
             if y is None:

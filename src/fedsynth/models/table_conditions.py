@@ -8,18 +8,25 @@ import numpy as np
 
 from fedsynth.data.conditions import Condition
 from fedsynth.data.encode import numbers_at
+from fedsynth.data.since import anchors_of
 from fedsynth.models.table_domain import TableDomain
 
 _INSIDE = (np.arange(256) + 0.5) / 256  # places in a cell of numbers at which a condition is tried
 
 
 def chances(domain: TableDomain, conditions: Sequence[Condition]) -> dict[int, np.ndarray]:
-    """For each column that has conditions: the share of each of its values that meets them all."""
+    """For each column that has conditions: the share of each of its values that meets them all.
+
+    Moments that are counted since another one are left out: how long after it they are says nothing of their date.
+    """
     names = [column.name for column in domain.schema.feature_columns]
     if domain.label is not None:
         names.append(str(domain.schema.label))
     meeting: dict[int, np.ndarray] = {}
+    anchors = anchors_of(domain.schema)
     for condition in conditions:
+        if condition.column.name in anchors:
+            continue
         place = names.index(condition.column.name)
         allowed = condition.holds(_numbers(domain, place))
         meeting[place] = meeting[place] & allowed if place in meeting else allowed
@@ -32,7 +39,7 @@ def _numbers(domain: TableDomain, place: int) -> np.ndarray:
         label = domain.schema.label_column
         assert label is not None
         return label.lowest + np.arange(domain.sizes[place], dtype=np.float64)[:, None]
-    axis, column = domain.axes[place], domain.schema.feature_columns[place]
+    axis, column = domain.axes[place], domain.encoding.learned[place]
     if axis.middles:
         numbers = numbers_at(column, np.array(axis.middles))[:, None]
     elif axis.block.ordered:

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedsynth.data.column import Column
 from fedsynth.data.encode import Block, numbers_at, positions
 from fedsynth.data.schema import Schema
+from fedsynth.data.since import moments_again
 from fedsynth.data.table import Table
 from fedsynth.rng import Rng
 
@@ -117,7 +118,7 @@ class TableDomain:
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """The columns that are features."""
-        pairs = zip(self.schema.feature_columns, self.encoding.blocks, strict=True)
+        pairs = zip(self.encoding.learned, self.encoding.blocks, strict=True)
         return tuple(Axis.of(column, block, self.finest) for column, block in pairs)
 
     @cached_property
@@ -154,8 +155,9 @@ class TableDomain:
         uniform = self._uniform(len(codes), rng).numpy()
         numbers = {
             column.name: axis.numbers(column, codes[:, place], uniform[place])
-            for place, (column, axis) in enumerate(zip(self.schema.feature_columns, self.axes, strict=True))
+            for place, (column, axis) in enumerate(zip(self.encoding.learned, self.axes, strict=True))
         }
+        numbers = moments_again(self.schema, numbers)
         label = self.schema.label_column
         if label is not None:
             numbers[label.name] = codes[:, -1].astype(np.float64) + label.lowest

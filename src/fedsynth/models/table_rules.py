@@ -6,8 +6,10 @@ from itertools import combinations
 
 import numpy as np
 
+from fedsynth.data.column import Column
 from fedsynth.data.encode import numbers_at
 from fedsynth.data.rules import Interval
+from fedsynth.data.since import Anchor, anchors_of
 from fedsynth.models.table_domain import TableDomain
 
 
@@ -29,15 +31,25 @@ def possible_cells(domain: TableDomain, one: int, other: int) -> np.ndarray:
     schema = domain.schema
     columns = [*schema.feature_columns, *([schema.label_column] if schema.label_column else [])]
     first, second = columns[one].name, columns[other].name
-    ranges = {
-        first: tuple(end[:, None] for end in value_ranges(domain, one)),
-        second: tuple(end[None, :] for end in value_ranges(domain, other)),
-    }
+    low_one, high_one = value_ranges(domain, one)
+    low_other, high_other = value_ranges(domain, other)
+    ranges = {first: (low_one[:, None], high_one[:, None]), second: (low_other[None, :], high_other[None, :])}
     possible = np.ones((domain.sizes[one], domain.sizes[other]), dtype=bool)
+    for name, anchor in anchors_of(schema).items():
+        if name in ranges:
+            ranges[name] = _moments(schema.column(name), anchor, ranges)
+            possible &= ~(ranges[name][0] > schema.column(name).bounds[1])
     for rule in schema.rules:
         if {first, second} & {*rule.columns}:
-            possible &= rule.possible(ranges)  # type: ignore[arg-type]
+            possible &= rule.possible(ranges)
     return possible
+
+
+def _moments(column: Column, anchor: Anchor, ranges: dict[str, Interval]) -> Interval:
+    """The least and the largest moment of values that count the time since an anchor."""
+    from_anchor = ranges.get(anchor.name, anchor.column.bounds)
+    low, high = (anchor.grains(column, end) for end in from_anchor)
+    return ranges[column.name][0] + low, ranges[column.name][1] + high
 
 
 def value_ranges(domain: TableDomain, place: int) -> Interval:
@@ -47,7 +59,7 @@ def value_ranges(domain: TableDomain, place: int) -> Interval:
         assert label is not None
         numbers = label.lowest + np.arange(domain.sizes[place], dtype=np.float64)
         return numbers, numbers
-    axis, column = domain.axes[place], domain.schema.feature_columns[place]
+    axis, column = domain.axes[place], domain.encoding.learned[place]
     if axis.middles:
         low = high = numbers_at(column, np.array(axis.middles))
     elif axis.block.ordered:

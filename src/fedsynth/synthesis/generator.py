@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from fedsynth.data.atomic import write_file
 from fedsynth.data.conditions import Condition, read_conditions
 from fedsynth.data.modality import Data, Modality, modality_of
 from fedsynth.data.schema import Schema
+from fedsynth.data.since import anchors_of
 from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
 from fedsynth.models.marginals import Distribution, MarginalModel
@@ -30,6 +32,7 @@ _AT_ONCE = 2**24  # numbers of encoded rows that are decoded together
 _PIECE = 20_000  # rows that are drawn together
 _PART = 10 * _PIECE  # rows that are in memory together where they are written part by part
 _ALONE = 0.95  # of the clients with one row: noise may say the rest
+_SINCE = {"moments": "since"}  # of a generator: dates that follow another are learned as the time since it
 _TRIES = 200  # batches drawn for a condition before giving up
 
 
@@ -87,7 +90,8 @@ class Generator:
             return self._modality.decode(*self._matching(rows, of_label, others, rng))
         labels = self._labels(rows, of_label, rng)
         if self.schema.rules:
-            return self._modality.decode(*self._rows(labels, rng))
+            parts = self._ruled_rows(labels, rng)
+            return self._modality.numbered(self._modality.join([*parts]))
         return self._free_rows(labels, rng)
 
     def stream(
@@ -95,12 +99,16 @@ class Generator:
     ) -> Iterator[Data]:
         """The same data as `sample` in parts, so that many rows take the memory of few.
 
-        They are one part where a condition, constraints or links between tables need all rows at once.
+        They are one part where a condition or links between tables need all rows at once.
         """
-        if rows <= _PART or condition or self.schema.rules or self.schema.tables:
+        if rows <= _PART or condition or self.schema.tables:
             yield self.sample(rows, rng, condition)
             return
         labels = self._labels(rows, [], rng)
+        if self.schema.rules:
+            for number, part in enumerate(self._ruled_rows(labels, rng)):
+                yield self._modality.numbered(part, number * _PIECE)
+            return
         for first in range(0, rows, _PART):
             yield self._free_rows(labels[first : first + _PART], rng, first)
 
@@ -118,6 +126,13 @@ class Generator:
             for x, y in _small(drawn, of_drawn)
         ]
         return self._modality.numbered(self._modality.join(parts), after)
+
+    def _ruled_rows(self, labels: Tensor, rng: Rng) -> Iterator[Data]:
+        """Rows with these labels that keep the schema's constraints, a piece at a time."""
+        pieces = labels.split(_PIECE)
+        for number, piece in enumerate(pieces):
+            stream = rng if len(pieces) == 1 else rng.at("ruled", number)
+            yield self._modality.decode(*self._rows(piece, stream))
 
     def owners(self, rows: int, rng: Rng) -> np.ndarray:
         """Whose each of so many rows is, by the noisy numbers of rows that clients had."""
@@ -215,12 +230,16 @@ class Generator:
         }
         if self.balance is not None:
             tensors["balance"] = self.balance
-        write_file(path, save(tensors))
+        write_file(path, save(tensors, metadata=_SINCE if anchors_of(self.schema) else None))
 
     @classmethod
     def load(cls, path: Path, schema: Schema, recipe: str, values: Mapping[str, Any]) -> Generator:
         """Read what `save` wrote; shapes are checked against the recipe's model."""
         tensors = _read(path)
+        if schema.kind == "table" and anchors_of(schema) and not _counts_since(path):
+            raise BadInput(
+                f"{path}: an earlier version made it, which learned dates and not the time between them; run it again"
+            )
         empty = cls(schema, recipe, values, {}, tensors.pop("balance", None))
         parts = {}
         for part, layout in layouts(empty.model).items():
@@ -246,6 +265,12 @@ def _small(x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         return iter([(x, y)])
     room = max(1, _AT_ONCE // max(1, x[0].numel()))
     return zip(x.split(room), y.split(room), strict=True)
+
+
+def _counts_since(path: Path) -> bool:
+    """Whether a generator draws moments that follow another as the time since it."""
+    with safe_open(path, framework="pt") as file:
+        return _SINCE.items() <= (file.metadata() or {}).items()
 
 
 def _read(path: Path) -> dict[str, Tensor]:

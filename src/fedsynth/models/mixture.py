@@ -16,7 +16,7 @@ from fedsynth.models.spectrum import picture
 from fedsynth.rng import Rng
 
 _AT_ONCE = 2000  # pictures that are drawn in one piece
-_FARTHEST = 1e4  # of a center's numbers: beyond it nothing is learned, and distances lose their digits
+_FARTHEST = 1e3  # of a center's numbers: beyond it nothing is learned, and squares must stay within 64 bits
 _MEANS = (0.2, 0.96)  # shares of a record's norm: its count, and its place beside the center
 _SPREADS = (0.2, 0.7, 0.68)  # and its products, where they are asked for too
 
@@ -81,7 +81,8 @@ class MixtureForm:
 
     def write(self, asked: Components) -> Tensor:
         """The question as a vector, float32."""
-        return torch.cat([torch.tensor([float(asked.spread)]), asked.centers.flatten().float()])
+        centers = asked.centers.flatten().float().clamp(-_FARTHEST, _FARTHEST)
+        return torch.cat([torch.tensor([float(asked.spread)]), centers])
 
     def read(self, vector: Tensor) -> Components:
         """The question in a vector; what does not fit is refused, because a server may say anything."""

@@ -13,12 +13,15 @@ from torch import Tensor
 from fedsynth.data.clients import Padded
 from fedsynth.models.mixture import Components, MixtureForm, low_first
 from fedsynth.models.model import Model
-from fedsynth.models.spectrum import spectrum
+from fedsynth.models.spectrum import whole_spectrum
 from fedsynth.privacy.mechanism import Mechanism, State, Unit
 from fedsynth.rng import Rng
 from fedsynth.training.grid_sums import grid_steps, released_sums, sums_together
 
 _AT_ONCE = 500  # records
+_UNIT = (
+    2.0**10
+)  # whole steps that places are computed in: one record then never changes how another is rounded
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,9 @@ class MixtureSums:
 
     There it adds its count, its way from the center, and, where that is asked for, the products of the lowest numbers
     of this way. Whatever the centers are, a record's numbers have at most the norm of the clip in whole grid steps:
-    its way is at most a radius long, and half a step for each number is kept free for rounding.
+    its way is at most a radius long, and half a step for each number is kept free for rounding. They are computed in
+    whole numbers, exactly: with equal centers, rounding would decide which is nearest, and with it the number of other
+    records that are computed at once.
     """
 
     form: MixtureForm
@@ -81,14 +86,15 @@ class MixtureSums:
     def contributions(self, asked: Components, images: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
         """The component of each record, and its numbers in whole grid steps, float64, [records, numbers]."""
         form, steps = self.form, grid_steps(self.mechanism)
-        numbers = low_first(spectrum(images, form.frequencies), form.channels).double()
-        centers = asked.centers.to(numbers)
+        numbers = low_first(whole_spectrum(images, form.frequencies, _UNIT), form.channels)
+        centers = (asked.centers.to(numbers) * _UNIT).round()
         component = torch.zeros_like(group)
         for one in group.unique().tolist():
             chosen = group == one
-            component[chosen] = torch.cdist(numbers[chosen], centers[one]).argmin(1)
-        way = (numbers - centers[group, component]) / form.radius
-        way = way / way.norm(dim=1, keepdim=True).clamp(min=1.0)
+            component[chosen] = _nearest(numbers[chosen], centers[one])
+        way = numbers - centers[group, component]
+        lengths = way.long().square().sum(1, keepdim=True).double().sqrt()
+        way = way / lengths.clamp(min=_UNIT * form.radius)
         count, place, product = self.scale(asked)
         pieces = [torch.full_like(way[:, :1], count), place * way]
         if asked.spread:
@@ -97,3 +103,9 @@ class MixtureSums:
             twice = torch.where(row == column, 1.0, math.sqrt(2.0)).to(low)
             pieces.append(product * twice * low[:, row] * low[:, column])
         return component, (steps * torch.cat(pieces, 1)).round()
+
+
+def _nearest(numbers: Tensor, centers: Tensor) -> Tensor:
+    """The nearest center of each record, the first of equal ones; all are whole numbers, so no distance is rounded."""
+    lengths = centers.long().square().sum(1)
+    return (lengths - 2 * (numbers @ centers.T).long()).argmin(1)

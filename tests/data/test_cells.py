@@ -34,6 +34,20 @@ def test_no_cell_changes_what_is_read_of_another(written, other):
     np.testing.assert_array_equal(alone.numbers[:-1], beside.numbers[:-1])
 
 
+MOMENTS = ["9999-12-31", "1500-06-01", "2020-01-31T08:30:00+02:00", "2500-01-01 08:30:00.5", "08:30", "soon"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["2020-01-01T00:00:00.123456789", "08:30:00.123456789Z", "0001-01-01", "10000-01-01", "2020-W53-7"],
+)
+def test_no_moment_changes_what_is_read_of_another(written, other):
+    alone, beside = written([*MOMENTS, "x"]), written([*MOMENTS, other])
+    assert alone.kinds()[:-1].tolist() == beside.kinds()[:-1].tolist()
+    for kind in MOMENT_KINDS:
+        np.testing.assert_array_equal(alone.seconds(kind)[:-1], beside.seconds(kind)[:-1])
+
+
 def test_whole_numbers_read_the_same_whether_stored_as_whole_or_not():
     whole, floats = (read_cells(pd.Series([1, 2, 30], dtype=kind)) for kind in ("int64", "float64"))
     assert whole.texts.tolist() == floats.texts.tolist() == ["1", "2", "30"]

@@ -205,7 +205,7 @@ def _paid(file: Path, wishes: Wishes, types: list[Declared], budget: tuple[float
     from fedsynth.synthesis.folder import beside
     from fedsynth.synthesis.paid_schema import HIDDEN, pay_for_schema
 
-    if holds_tables(file) and isinstance(frames := read_all(file), dict):
+    if holds_tables(file) and isinstance(frames := read_all(file, paid=True), dict):
         return _paid_tables(frames, wishes, types, budget, out)
     if is_images(file) or file.name.endswith((".jsonl", ".jsonl.gz")):
         raise BadInput(

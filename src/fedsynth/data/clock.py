@@ -13,6 +13,7 @@ DAY = UNITS["day"]
 DEFAULT_GRAINS = {"date": "day", "time": "minute", "timestamp": "minute"}
 _GRAIN = re.compile(rf"(?:([1-9]\d{{0,5}}) )?({'|'.join(UNITS)})s?")
 _ZONE = re.compile(r"(?<=:\d\d)(\.\d+)?(Z| ?[+-]\d\d(:?\d\d)?)$")  # after a time of day
+_FRACTION = re.compile(r"(?<=:\d\d)(\.\d{1,6})\d*")  # of a second, to millionths
 _EPOCH = "1970-01-01 "  # the day that a time of day is read on
 
 
@@ -57,7 +58,9 @@ def read_seconds(kind: str, values: pd.Series, style: str | None = None) -> np.n
 def _read_texts(kind: str, values: pd.Series, style: str | None) -> pd.Series:
     codes, distinct = pd.factorize(values.astype(object))
     lead = _EPOCH if kind == "time" else ""
-    texts = pd.Series([lead + without_zone(str(value).strip()) for value in distinct], dtype="str")
+    # one text with billionths would have all read in a unit that knows no moment before 1677 or after 2262
+    spelled = (_FRACTION.sub(r"\1", without_zone(str(value).strip())) for value in distinct)
+    texts = pd.Series([lead + text for text in spelled], dtype="str")
     expected = "ISO8601" if style is None else ("%Y-%m-%d " if lead else "") + style
     moments = pd.to_datetime(texts, format=expected, errors="coerce", utc=True).dt.tz_localize(None)
     padded = np.append(moments.to_numpy(dtype="datetime64[s]"), np.datetime64("NaT", "s"))

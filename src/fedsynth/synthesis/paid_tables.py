@@ -36,7 +36,10 @@ def pay_for_tables(
     types: Sequence[Declared] = (),
     missing: tuple[str, ...] = (),
 ) -> Draft:
-    """The schema of linked tables; tables share epsilon and delta by their numbers of columns, all paid by persons."""
+    """The schema of linked tables; tables share epsilon and delta by their numbers of columns, all paid by persons.
+
+    A table without children of which nothing stands out of the noise is left out.
+    """
     links = links_by_name({name: [str(column) for column in frame] for name, frame in frames.items()})
     owners, positions = _owners(frames, links)
     persons = len(next(iter(owners.values())))
@@ -58,7 +61,8 @@ def pay_for_tables(
                     types=[*own[name], *map(_count_type, _children(name, links))], missing=missing,
                 )  # fmt: skip
             except BudgetExhausted as error:
-                raise BudgetExhausted(f"table {name!r}: {error}") from None
+                if link.parent is None:
+                    raise BudgetExhausted(f"table {name!r}: {error}") from None
         learned = {column.name: column for column in schema.columns}
         for child in _children(name, links):
             count = learned.pop(_count_name(child), None)
@@ -71,6 +75,8 @@ def pay_for_tables(
             for column in frame
             if column not in (*learned, *map(_count_name, links))
         }
+        if not learned and len(frames[name].columns) > len(link.linking) and not _children(name, links):
+            continue  # a table of which nothing is known would be rows of links alone
         kept = replace(
             schema,
             inside=True,

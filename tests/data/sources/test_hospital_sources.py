@@ -14,13 +14,17 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.data.cells import read_cells
 from fedsynth.data.linked_draft import draft_linked
 from fedsynth.data.modality import Source, modality_of
 from fedsynth.data.schema import Schema
 from fedsynth.data.sources.registry import read_all, read_tables
 from fedsynth.errors import BadInput
+from fedsynth.privacy.ledger import Ledger
 from fedsynth.research.hospital_exports import omop_tables, write_fhir
 from fedsynth.research.hospital_records import records
+from fedsynth.rng import Rng
+from fedsynth.synthesis.paid_tables import pay_for_tables
 
 RECORDS = records(40, seed=3)
 PASSWORD = "s3cret of the house"
@@ -89,6 +93,53 @@ def test_a_schema_is_drafted_and_the_rows_fit_it(where, request):
     assert tables["condition"] == ("visit", "visit id", None)
     clients = modality_of(drafted).clients(Source(path))
     assert clients.count == 40
+
+
+def cells_of(frame: pd.DataFrame) -> list[list[object]]:
+    """What is read of each row of a table that pays."""
+    columns = [read_cells(frame[name]) for name in frame]
+    return [[*row] for row in zip(*(zip(c.texts, c.kinds(), strict=True) for c in columns), strict=True)]
+
+
+@pytest.mark.parametrize("spoiled", ["year_of_birth", "gender_concept_id", "person_id"])
+def test_one_person_changes_no_cell_of_another_in_files(omop_folder, spoiled):
+    """A type that is guessed from a whole column would: all dates become texts by one that is none."""
+    folder = omop_folder.parent / "cdm"
+    person = omop_tables(RECORDS)["person"].astype(object)
+    seen = []
+    for value in (person.iloc[-1][spoiled], "unknown", "2020-01-01", "3.5"):
+        (folder / "PERSON.parquet").unlink(missing_ok=True)
+        person.assign(**{spoiled: [*person[spoiled][:-1], value]}).to_csv(folder / "PERSON.csv", index=False)
+        frames = read_all(omop_folder, paid=True)
+        others = {str(one) for one in person["person_id"][:-1]}
+        seen.append(
+            {
+                name: cells_of(frames[name][frames[name]["person id"].isin(others)])
+                for name in ("person", "visit")
+            }
+        )
+    assert len(seen[0]["person"]) == len(person) - 1 and all(one == seen[0] for one in seen[1:])
+
+
+@pytest.mark.parametrize("where", ["omop_database", "omop_folder", "fhir_export"])
+def test_a_table_is_paid_for_whether_or_not_somebody_has_rows_in_it(where, request, tmp_path):
+    path = request.getfixturevalue(where)
+    if where == "omop_database":
+        with sqlite3.connect(tmp_path / "omop.db") as connection:
+            connection.execute("DELETE FROM measurement")
+        connection.close()
+    elif where == "omop_folder":
+        file = next((tmp_path / "cdm").glob("MEASUREMENT*"))
+        file.unlink()
+        omop_tables(RECORDS)["measurement"].iloc[:0].to_csv(tmp_path / "cdm" / "MEASUREMENT.csv", index=False)
+    else:
+        next(path.glob("Observation*")).unlink()
+    assert "measurement" not in read_all(path)
+    frames = read_all(path, paid=True)
+    assert len(frames["measurement"]) == 0
+    draft = pay_for_tables(frames, epsilon=50, delta=1e-2, ledger=Ledger(None), rng=Rng(1))
+    assert "measurement" not in [table.name for table in draft.schema.tables]
+    assert {"measurement.test", "measurement.value"} <= {*draft.left_out}
 
 
 def test_a_measurement_without_a_visit_belongs_to_the_one_that_was_open(omop_database):

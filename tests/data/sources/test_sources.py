@@ -148,6 +148,32 @@ def test_duckdb_joins_files_in_memory(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("files", "refused"),
+    [
+        ("'patients.csv'", True),
+        ("read_csv('patients.csv', all_varchar = true)", False),
+        ("read_csv('patients.csv', all_varchar = true) JOIN 'patients.csv' AS again USING (sex)", True),
+        ("'patients.parquet'", False),
+    ],
+)
+def test_types_that_duckdb_guesses_from_all_rows_are_not_paid_for(tmp_path, files, refused):
+    PATIENTS.to_csv(tmp_path / "patients.csv", index=False)
+    PATIENTS.to_parquet(tmp_path / "patients.parquet")
+    path = source(tmp_path, f'kind = "duckdb"\nquery = """SELECT sex FROM {files}"""\n')
+    column = {"name": "sex", "type": "categorical", "categories": ["F", "M"]}
+    paid = Schema.from_dict(
+        {"version": 1, "kind": "table", "columns": [column], "provenance": {"sex": "paid"}}
+    )
+    assert len(read_rows(path)) and len(read_rows(path, Schema(columns=paid.columns)))
+    for reading in ({"as_written": True}, {"schema": paid}):
+        if refused:
+            with pytest.raises(BadInput, match="all_varchar = true"):
+                read_rows(path, **reading)
+        else:
+            assert len(read_rows(path, **reading))
+
+
 def test_duckdb_may_neither_spill_to_disk_nor_fetch_extensions(tmp_path):
     wanted = {"temp_directory": "spill", "autoinstall_known_extensions": "fetch"}
     query = "SELECT " + ", ".join(f"current_setting('{name}') AS {short}" for name, short in wanted.items())

@@ -27,8 +27,8 @@ class Fhir:
     folder: str
     unlisted: str | None = None
 
-    def read(self, folder: Path, names: Collection[str] | None = None) -> Frames:
-        """Return the tables, as far as the export has them."""
+    def read(self, folder: Path, names: Collection[str] | None = None, cell_by_cell: bool = False) -> Frames:
+        """Return all tables; one is empty where the export has nothing for it."""
         place = folder / self.folder
         files = export_files(place)
         if not files:

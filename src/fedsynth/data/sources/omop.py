@@ -77,7 +77,7 @@ class Omop:
     password_file: str | None = None
     unlisted: str | None = None
 
-    def read(self, folder: Path, names: Collection[str] | None = None) -> Frames:
+    def read(self, folder: Path, names: Collection[str] | None = None, cell_by_cell: bool = False) -> Frames:
         """Return the tables, as far as the records have them."""
         if (self.url is None) == (self.folder is None):
             raise BadInput("url and folder: expected one of them")
@@ -89,10 +89,18 @@ class Omop:
         where = folder / str(self.folder)
         with open_files(where) as files:
             listed = {name.lower(): path for name, path in list_tables(where).items()}
-            files.add({name: path for name, path in listed.items() if name in _NEEDED})
+            files.add({name: path for name, path in listed.items() if name in _NEEDED}, _KINDS)
             return _read(files, files.tables(), names)
 
 
+# of columns in files, by how their names end
+_KINDS = {
+    "_id": "ID",
+    "_date": "DATE",
+    "value_as_number": "DOUBLE",
+    "_of_birth": "INTEGER",
+    "_supply": "INTEGER",
+}
 _NEEDED = {*_TABLES.values(), "concept", "death"}
 
 

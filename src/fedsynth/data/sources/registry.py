@@ -10,7 +10,7 @@ view = "research.patients"
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,8 +32,11 @@ from fedsynth.errors import BadInput, nearest
 class RowSource(Protocol):
     """A way to read tables; its fields are the keys of the TOML file."""
 
-    def read(self, folder: Path, names: Collection[str] | None = None) -> Frames:
-        """Return the tables of these names (or all of them); relative paths count from `folder`."""
+    def read(self, folder: Path, names: Collection[str] | None = None, cell_by_cell: bool = False) -> Frames:
+        """Return the tables of these names (or all of them); relative paths count from `folder`.
+
+        `cell_by_cell` refuses types that would be guessed from all rows: for columns that are paid for.
+        """
 
 
 KINDS: dict[str, type[Any]] = {"sql": Sql, "duckdb": Duck, "omop": Omop, "fhir": Fhir}
@@ -43,7 +46,7 @@ def read_rows(path: Path | str, schema: Schema | None = None, *, as_written: boo
     """Read one table: a file, a folder of its files, or a source."""
     place = Path(path)
     if is_source(place):
-        frames = _read_source(place, None)
+        frames = _read_source(place, None, cell_by_cell=as_written or _pays([schema]))
         if [*frames] != [ONE]:
             raise BadInput(
                 f"{place}: holds several tables ({', '.join(frames)}) and the schema has one; draft a schema from it, "
@@ -62,7 +65,7 @@ def read_tables(
     place = Path(path)
     if not is_source(place):
         return read_each(place, schemas, as_written=as_written)
-    frames = _read_source(place, schemas)
+    frames = _read_source(place, schemas, cell_by_cell=_pays((schemas or {}).values()))
     absent = [name for name in schemas or () if name not in frames]
     if absent:
         raise BadInput(
@@ -72,11 +75,14 @@ def read_tables(
     return dict(frames)
 
 
-def read_all(path: Path | str) -> pd.DataFrame | dict[str, pd.DataFrame]:
-    """Read rows as they are written, for drafting: one table, or several if they have different columns."""
+def read_all(path: Path | str, *, paid: bool = False) -> pd.DataFrame | dict[str, pd.DataFrame]:
+    """Read rows as they are written, for drafting: one table, or several if they have different columns.
+
+    Where the rows pay for the draft (`paid`), a table without any is there too: that it has some is learned of rows.
+    """
     place = Path(path)
     if is_source(place):
-        frames = dict(_read_source(place, None))
+        frames = dict(_read_source(place, None, cell_by_cell=paid))
         return frames[ONE] if [*frames] == [ONE] else frames
     if place.is_dir():
         tables = read_tables(place, as_written=True)
@@ -95,9 +101,14 @@ def holds_tables(path: Path) -> bool:
     return is_source(path) or (path.is_dir() and bool(list_tables(path)))
 
 
-def _read_source(place: Path, schemas: Mapping[str, Schema] | None) -> Frames:
+def _pays(schemas: Iterable[Schema | None]) -> bool:
+    """Tell whether some column was paid for: values that do not fit it are moved, and not refused."""
+    return any(schema is not None and "paid" in schema.provenance.values() for schema in schemas)
+
+
+def _read_source(place: Path, schemas: Mapping[str, Schema] | None, *, cell_by_cell: bool) -> Frames:
     if place.is_dir():
-        return _conformed(Fhir(".").read(place, schemas), None, schemas)
+        return _some(_conformed(Fhir(".").read(place, schemas), None, schemas), cell_by_cell)
     keys = read_file(place)
     kind = keys.pop("kind", None)
     if kind not in KINDS:
@@ -105,14 +116,20 @@ def _read_source(place: Path, schemas: Mapping[str, Schema] | None) -> Frames:
     try:
         check(keys, keys_of(KINDS[kind]))
         source = build(KINDS[kind], keys)
-        frames = source.read(place.resolve().parent, schemas)
+        frames = source.read(place.resolve().parent, schemas, cell_by_cell)
         frames = _conformed(frames, getattr(source, "unlisted", None), schemas)
     except BadInput as error:
         raise BadInput(f"{place}: {error}") from None
+    frames = _some(frames, cell_by_cell) if kind in ("omop", "fhir") else frames
     empty = next((name for name, frame in frames.items() if frame.empty), None)
-    if empty is not None:
+    if empty is not None and not cell_by_cell:
         raise BadInput(f"{place}: {empty or 'the table'} has no rows; expected at least one")
     return frames
+
+
+def _some(frames: Frames, empty_too: bool) -> Frames:
+    """Return the tables that have rows; all of them where it would tell something that one has none."""
+    return {name: frame for name, frame in frames.items() if empty_too or len(frame)}
 
 
 def _conformed(frames: Frames, instead: str | None, schemas: Mapping[str, Schema] | None) -> Frames:

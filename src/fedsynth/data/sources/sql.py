@@ -129,7 +129,7 @@ class Sql:
     password_variable: str | None = None
     password_file: str | None = None
 
-    def read(self, folder: Path, names: Collection[str] | None = None) -> Frames:
+    def read(self, folder: Path, names: Collection[str] | None = None, cell_by_cell: bool = False) -> Frames:
         """Return the rows."""
         wanted = queries(self.view, self.query, self.tables, names)
         with Database(self.url, self.password_variable, self.password_file).open(folder) as reader:

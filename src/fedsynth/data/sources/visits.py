@@ -30,7 +30,7 @@ def linked(tables: Frames) -> dict[str, pd.DataFrame]:
         frame = _kept(frame, frame[VISIT].isin(visits[VISIT]), name, "belong to no visit")
         frame = _kept(frame, frame[CONCEPTS[name]].notna(), name, "have no code")
         result[name] = _counted(frame, visits).drop(columns=PERSON)
-    return {name: frame.reset_index(drop=True) for name, frame in result.items() if len(frame)}
+    return {name: frame.reset_index(drop=True) for name, frame in result.items()}
 
 
 def unlisted(tables: Frames, listed: dict[str, tuple[str, ...]], instead: str) -> dict[str, pd.DataFrame]:

@@ -10,6 +10,7 @@ from dp_accounting import (
     GaussianDpEvent,
     LaplaceDpEvent,
     NoOpDpEvent,
+    PoissonSampledDpEvent,
     SelfComposedDpEvent,
     SingleEpochTreeAggregationDpEvent,
 )
@@ -17,11 +18,14 @@ from dp_accounting import (
 from fedsynth.errors import BadInput
 from fedsynth.privacy.events import (
     DiscreteGaussianDpEvent,
+    ReplaceOneDpEvent,
     compose,
     event_from_json,
     event_to_json,
     flatten,
+    noise_apart,
     repeat,
+    replaced,
 )
 
 ONE = GaussianDpEvent(1.0)
@@ -52,6 +56,27 @@ def test_events_that_are_nothing_are_left_out_of_a_composition():
     assert compose([NoOpDpEvent(), NoOpDpEvent()]) == NoOpDpEvent()
     assert compose([NoOpDpEvent(), ONE]) is ONE
     assert compose([ONE, NoOpDpEvent(), ONE]) == ComposedDpEvent([ONE, ONE])
+
+
+def test_every_release_is_charged_under_replace_one_as_often_as_it_happens():
+    event = ComposedDpEvent([SelfComposedDpEvent(ONE, 4), LaplaceDpEvent(2.0), ONE])
+    one, other = ReplaceOneDpEvent(ONE), ReplaceOneDpEvent(LaplaceDpEvent(2.0))
+    assert replaced(event) == ComposedDpEvent([SelfComposedDpEvent(one, 5), other])
+    assert replaced(ONE) == one
+
+
+def test_releases_of_one_form_are_told_apart_by_their_noise_alone():
+    sampled = [
+        PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
+        for rate, noise in ((0.2, 1.5), (0.2, 3.0), (0.3, 3.0))
+    ]
+    forms, noises = zip(*map(noise_apart, sampled), strict=True)
+    assert forms[0] == forms[1] != forms[2] and noises == (1.5, 3.0, 3.0)
+    assert noise_apart(ReplaceOneDpEvent(ONE))[1] == 1.0
+    plain = [noise_apart(one)[0] for one in (ONE, LaplaceDpEvent(1.0), ReplaceOneDpEvent(ONE), sampled[0])]
+    assert len({*plain}) == 4
+    tree = SingleEpochTreeAggregationDpEvent(1.0, 3)
+    assert noise_apart(tree) == (repr(tree), 0.0)
 
 
 def test_nested_counts_multiply_and_equal_releases_add():

@@ -65,8 +65,11 @@ class Reservations:
 
     def _left(self, name: str, plan: dict[str, Any]) -> list[Entry]:
         counts: Counter[tuple[str, str]] = Counter()
+        steps = any(
+            one["run"] != name for one in plan["releases"]
+        )  # an agreement, whose runs have other names
         for line in self._ledger.lines(plan["since"]):
-            if line.run == name or line.run.startswith(f"{name}-"):
+            if line.run == name or (steps and line.run.startswith(f"{name}-")):
                 counts[line.release, line.holder] += line.count
         left = []
         for one in plan["releases"]:

@@ -14,6 +14,8 @@ from fedsynth.models.table_question import Question
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.local import LocalGaussian
+from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.histories import HistoryLearning, form_of, plans
 from fedsynth.recipes.marginals import Asking, Fitting
 from fedsynth.research.hospital_records import records, schema
@@ -132,3 +134,28 @@ def test_no_person_has_more_grid_steps_than_the_noise_counts_on(people):
         for person in (busiest, 0, 1):
             steps = steps_of(sums, people[0], question, np.array([person]), Rng(0))
             assert float(steps.square().sum()) <= sums.mechanism.limit
+
+
+def test_a_persons_steps_use_nearly_all_that_the_noise_counts_on(people):
+    """The bound is no bound if nothing is sent: a person with one row in each table has it nearly whole."""
+    for sums in (people[1], shared_out(people, 0.0)):
+        scales = sums.scales(sums.read(people[2].first({}, Rng(0))["question"]))
+        assert 0.999 < sum(float(np.square(scale).sum()) for scale in scales) <= 1.0
+        assert all((np.round(scale / sums.step) >= 1).all() for scale in scales)
+    assert shared_out(people, 0.0).step == shared_out(people, 0.0).mechanism.grid != people[1].step
+
+
+def test_persons_who_trust_nobody_send_a_noisy_message_each(people):
+    clients, sums, learning = people
+    local = replace(sums, mechanism=LocalGaussian(Clip(1.0), 0.0))
+    question, ids = learning.first({}, Rng(0))["question"], np.array([3, 4, 9])
+    assert not local.together and replace(sums, mechanism=NoPrivacy()).together
+    sent = local.messages(None, {"question": question}, clients.gather(ids), ids, {}, Rng(0))
+    assert sent.shape == (3, sums.cells) and float(sent.norm(dim=1).max()) <= 1.0
+    for row, person in zip(sent, ids, strict=True):
+        assert float((row - alone(sums, clients, question, person)).abs().max()) <= 2 * sums.step
+    noisy = replace(sums, mechanism=LocalGaussian(Clip(1.0), 2.0))
+    one, other = (
+        noisy.messages(None, {"question": question}, clients.gather(ids), ids, {}, Rng()) for _ in range(2)
+    )
+    assert fits(((one - other) / math.sqrt(2)).numpy().ravel()[:3000], 2.0)

@@ -20,6 +20,7 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian, Parties
 from fedsynth.privacy.local import LocalGaussian
 from fedsynth.rng import Rng
+from fedsynth.training import table_sums
 from fedsynth.training.table_sums import TableSums
 
 DOMAIN = TableDomain(
@@ -167,6 +168,28 @@ def test_clients_added_up_at_once_are_the_sum_of_their_messages():
     clients = [a_client(draw) for _ in range(9)]
     each = sum(sent(CENTRAL, [client]) for client in clients)
     assert torch.equal(sent(CENTRAL, clients), each)
+
+
+@pytest.mark.parametrize("sums", [CENTRAL, RECORDS], ids=["client", "record"])
+@pytest.mark.parametrize("at_once", [1, 7, 24])
+def test_rows_are_counted_once_however_many_are_counted_at_a_time(sums, at_once, monkeypatch):
+    draw = np.random.default_rng(4)
+    clients = [a_client(draw) for _ in range(9)]
+    whole = sent(sums, clients)
+    monkeypatch.setattr(table_sums, "_AT_ONCE", at_once)
+    assert torch.equal(sent(sums, clients), whole)
+
+
+def test_all_rows_count_in_a_question_of_one_table():
+    single = Question(unmerged(DOMAIN.sizes), ((0,),), (1.0,))
+    assert sent(CENTRAL, [[[0, 0, 0], [1, 0, 0]]], single)[0, :3].numpy() == pytest.approx(
+        [0.5, 0.5, 0], abs=1e-5
+    )
+
+
+def test_a_row_alone_has_the_whole_norm_that_tables_have():
+    assert float(told([[[0, 1, 1]]], 1.0)[0, : PAIRS.cells].norm()) == pytest.approx(ABOUT.rest, abs=1e-4)
+    assert CENTRAL.steps == float("inf") and RECORDS.steps == QUIET.steps
 
 
 def test_an_empty_client_sends_nothing():

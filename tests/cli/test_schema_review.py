@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.data.review import accepted_in
 from fedsynth.data.schema import Schema
 
 
@@ -78,6 +79,7 @@ def test_accept_all_takes_every_proposal(drafted):
     )
     public = Schema.load(drafted / "public.json")
     assert public.inferred() == () and public.column("age").bounds == (0, 120)
+    assert accepted_in(public) == ("age", "stay", "sex")  # and not public: nobody was asked
     assert Schema.load(drafted / "schema.json").inferred() == ("age", "stay", "sex")
 
 

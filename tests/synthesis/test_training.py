@@ -7,6 +7,7 @@ import pytest
 
 from fedsynth import Rng, Synthesizer, clients_from
 from fedsynth.data.clients import encode_clients
+from fedsynth.data.review import with_proposals
 from fedsynth.errors import BadInput, BudgetExhausted, Incompatible, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.ledger import Ledger
@@ -201,6 +202,14 @@ def test_accepted_inferred_columns_are_not_called_private(schema, owners):
         "dpd_fvae", inferred(schema), **BUDGET, **{**SMALL, "rounds": 1}, accept=("inferred",)
     ).fit(owners)
     assert not made.privacy.private and any("age" in caveat for caveat in made.privacy.caveats)
+
+
+def test_what_nobody_called_public_by_itself_is_named_in_the_statement(schema, owners):
+    accepted = with_proposals(inferred(schema))
+    made = Synthesizer("dpd_fvae", accepted, **BUDGET, **{**SMALL, "rounds": 1}).fit(owners)
+    assert any("accepted all at once: age" in caveat for caveat in made.privacy.caveats)
+    declared = Synthesizer("dpd_fvae", schema, **BUDGET, **{**SMALL, "rounds": 1}).fit(owners)
+    assert not any("accepted" in caveat for caveat in declared.privacy.caveats)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,12 @@ _REVIEW = (
     "publicly known (fedsynth schema review {out} {file}), or pay for them out of the privacy budget (--pay)."
 )
 
-_SOURCES = {"inferred": "inferred: review, or pay for it", "paid": "paid for", "public": "as you declare"}
+_SOURCES = {
+    "inferred": "inferred: review, or pay for it",
+    "accepted": "accepted without asking",
+    "paid": "paid for",
+    "public": "as you declare",
+}
 
 
 @app.command()

@@ -37,7 +37,8 @@ def review(
     ] = None,
     out: Annotated[Path | None, option("Write here instead, and leave SCHEMA as it is.")] = None,
     accept_all: Annotated[
-        bool, option("Accept every proposal as public, without asking.", "--accept-all")
+        bool,
+        option("Accept every proposal without asking; privacy statements will say so.", "--accept-all"),
     ] = False,
     listing: Annotated[bool, option("Only list what is inferred, with the proposals.", "--list")] = False,
     as_json: flags.AsJson = False,
@@ -52,7 +53,7 @@ def review(
 
     Example: printf '0 to 110\nk\n' | fedsynth schema review schema.json
     """
-    from fedsynth.data.review import inferred_in, made_public
+    from fedsynth.data.review import inferred_in, with_proposals
     from fedsynth.data.schema import Schema
 
     known = Schema.load(schema)
@@ -62,8 +63,7 @@ def review(
         return
     rows = _read(file, known)
     if accept_all:
-        for entry in entries:
-            known = made_public(known, entry.name, entry.proposal)
+        known = with_proposals(known)
         _check(known, rows)
     elif entries:
         tell(_GREETING.format(count=_counted(len(entries)), schema=schema))

@@ -149,6 +149,24 @@ def made_public(schema: Schema, name: str, column: Column | None = None) -> Sche
     return _edited(schema, name, column, "public")
 
 
+def with_proposals(schema: Schema) -> Schema:
+    """The schema with every proposal in it, `accepted`: nobody said of any by itself that it is publicly known."""
+    for entry in inferred_in(schema):
+        schema = _edited(schema, entry.name, entry.proposal, "accepted")
+    return schema
+
+
+def accepted_in(schema: Schema) -> tuple[str, ...]:
+    """Names of what was proposed from rows and taken as public without asking."""
+    parts = {"": schema} if not schema.tables else {f"{table.name}.": table.schema for table in schema.tables}
+    return tuple(
+        f"{lead}{name}"
+        for lead, part in parts.items()
+        for name, source in part.provenance.items()
+        if source == "accepted"
+    )
+
+
 def public_as(schema: Schema, name: str | None, changes: Mapping[str, Any]) -> Schema:
     """The schema in which an inferred column is public with these changes; without a name, all are, as they are."""
     known = {entry.name: entry.column for entry in inferred_in(schema)}

@@ -21,7 +21,7 @@ from fedsynth.errors import BadInput, nearest, speaks_python
 if TYPE_CHECKING:
     from fedsynth.data.linked import LinkedTable
 
-PROVENANCES = ("public", "paid", "inferred")
+PROVENANCES = ("public", "accepted", "paid", "inferred")
 
 __all__ = ["Column", "Schema"]
 

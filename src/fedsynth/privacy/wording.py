@@ -90,6 +90,17 @@ def caveats_inferred(columns: Sequence[str]) -> list[str]:
     ]
 
 
+def caveats_accepted(columns: Sequence[str]) -> list[str]:
+    """The sentence on columns whose bounds were proposed from rows and taken without asking."""
+    if not columns:
+        return []
+    named = ", ".join(columns)
+    return [
+        f"Bounds or categories of these columns were proposed from the rows and accepted all at once: {named}. "
+        "The guarantee covers what they reveal only if they are publicly known without these rows."
+    ]
+
+
 def caveats_shares(earlier: int) -> list[str]:
     """The sentence on lines of a ledger that were written before participants' own shares of the noise were counted."""
     if not earlier:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedsynth.data.clients import RawClients
 from fedsynth.data.partition import parse_split
+from fedsynth.data.review import accepted_in
 from fedsynth.data.schema import Schema
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm
@@ -14,7 +15,7 @@ from fedsynth.federation.state import ServerState
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.statement import Statement, statement
-from fedsynth.privacy.wording import caveats_dealt
+from fedsynth.privacy.wording import caveats_accepted, caveats_dealt
 from fedsynth.recipes.budget import adjacency_of, sampling_of
 from fedsynth.recipes.registry import Recipe, recipe_named
 from fedsynth.synthesis.generator import Generator
@@ -88,7 +89,12 @@ def release(
         unit=prepared.unit,
         seeded=seeded,
         inferred=prepared.schema.inferred(),
-        caveats=(*algorithm.caveats, *algorithm.transport.caveats, *caveats),
+        caveats=(
+            *algorithm.caveats,
+            *algorithm.transport.caveats,
+            *caveats,
+            *caveats_accepted(accepted_in(prepared.schema)),
+        ),
         units=public_units(prepared.recipe, prepared.unit, algorithm.schedule.clients, prepared.values),
     )
     return generator, promise

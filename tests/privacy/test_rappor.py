@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from fedsynth.errors import BadInput
+from fedsynth.privacy.account import EpsilonDeltaDpEvent
+from fedsynth.privacy.mechanism import Release
 from fedsynth.privacy.rappor import Rappor, lasso
 from fedsynth.rng import Rng
 
@@ -69,6 +71,37 @@ def test_sums_are_the_same_in_any_chunks_and_tell_the_distributions():
     truth = np.histogram2d(*codes.T, bins=(3, 2))[0] / len(codes)
     assert rappor.joint(whole, 0, 1) == pytest.approx(truth, abs=0.05)
     assert rappor.columns(whole)[0] == pytest.approx(truth.sum(1), abs=0.03)
+
+
+def test_a_report_costs_its_client_epsilon_and_names_it():
+    expected = Release("noisy bits of all columns", "client", "local", EpsilonDeltaDpEvent(3.0))
+    assert Rappor((2, 3), 3.0).release == expected and Rappor((2, 3), math.inf).release is None
+
+
+def test_a_filter_is_as_long_as_half_of_its_bits_need():
+    assert [Rappor((2,), 1.0, hashes=4).length(size) for size in (1, 2, 10)] == [8, 12, 58]
+    filters = Rappor((10,), 1.0).patterns[0]
+    assert filters.shape == (10, 58) and (filters.sum(1) == 4).all() and filters.dtype == np.uint8
+    assert len({*map(bytes, filters)}) == 10
+
+
+def test_the_contrast_of_true_reports_counts_the_bits_that_tell_them_apart():
+    rappor = Rappor((5, 3), math.inf)
+    _, sent = bits_of(rappor, rappor.extremes, Rng(1))
+    first, second = rappor.contrast(sent)
+    bits = np.unpackbits(sent.numpy(), axis=1, count=int(rappor.starts[-1])).astype(int)
+    assert second == -first == np.abs(bits[0] - bits[1]).sum() / 2
+
+
+@pytest.mark.parametrize("share", [0.2, 0.9])
+def test_noise_is_taken_off_before_distributions_are_read(share):
+    rappor = Rappor((2, 2), 3.0, hashes=1)
+    codes = np.stack([np.arange(200_000) < share * 200_000, np.zeros(200_000)], 1)
+    wire = rappor.wire(2)
+    _, sent = bits_of(rappor, codes, Rng(2))
+    total = wire.add(wire.zero(), sent, torch.ones(len(sent)))
+    assert rappor.columns(total)[0] == pytest.approx([1 - share, share], abs=0.03)
+    assert rappor.joint(total, 0, 1)[:, 0] == pytest.approx([1 - share, share], abs=0.06)
 
 
 def test_the_lasso_takes_nothing_negative_and_is_even_where_nothing_is_seen():

@@ -1,14 +1,19 @@
 """What a record adds to a mixture's sums: never longer than the clip, and the same whatever other records there are."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
 from fedsynth.data.clients import Padded
 from fedsynth.data.schema import Schema
-from fedsynth.models.mixture import Components
+from fedsynth.models.mixture import Components, low_first
+from fedsynth.models.spectrum import spectrum
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
 from fedsynth.training.grid_sums import grid_steps
+from noise_scale import fits
 from samples import IMAGE
 
 SCHEMA = Schema.from_dict(IMAGE)
@@ -65,3 +70,66 @@ def test_one_record_more_changes_how_no_other_record_is_counted(trust, records):
         alone = totals(one, y[:1])
         moved = totals(torch.cat([one, other]), torch.cat([y[:1], y])) - totals(other, y)
         assert torch.equal(moved, alone)
+
+
+def by_hand(sums, asked, image, group):
+    """The component and the numbers of one picture, in clips, by floats."""
+    form = sums.form
+    place = low_first(spectrum(image[None], form.frequencies), form.channels).double()
+    component = int(torch.cdist(place, asked.centers[group].double()).argmin())
+    way = (place - asked.centers[group, component].double())[0] / form.radius
+    way = way / max(1.0, float(way.norm()))
+    count, length, product = (sums.room(asked.spread) * weight for weight in asked.weights)
+    low = way[: form.moments]
+    products = [
+        product * (1 if i == j else math.sqrt(2)) * float(low[i] * low[j])
+        for i in range(form.moments)
+        for j in range(i, form.moments)
+    ]
+    return component, torch.tensor([count, *(length * way).tolist(), *(products if asked.spread else ())])
+
+
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_a_record_adds_its_count_its_way_and_its_products(spread, size):
+    sums, draw = built("central").record_sums, torch.Generator().manual_seed(3)
+    form, steps = sums.form, grid_steps(sums.mechanism)
+    centers = size * torch.rand(form.groups, form.components, form.numbers, generator=draw)
+    asked = Components(centers, spread)
+    images = torch.randint(0, 256, (30, 1, 8, 8), generator=draw) / 255
+    group = torch.arange(30) % 2
+    component, each = sums.contributions(asked, images, group)
+    for at in range(30):
+        nearest, numbers = by_hand(sums, asked, images[at], int(group[at]))
+        assert int(component[at]) == nearest
+        torch.testing.assert_close(each[at] / steps, numbers.double(), rtol=0, atol=2e-3)
+    total = sums.totals(asked, Padded(images[None], group[None], torch.ones(1, 30, dtype=torch.bool)))[0]
+    for one in (0, 1):
+        mine = each[group == one]
+        part = total[: form.places].view(form.groups, form.components, -1)[one]
+        assert torch.equal(part.sum(0), mine[:, : 1 + form.numbers].sum(0))
+        products = total[form.places :].view(form.groups, -1)[one]
+        assert torch.equal(products, mine[:, 1 + form.numbers :].sum(0) if spread else 0 * products)
+
+
+def test_room_is_left_for_the_rounding_of_every_number():
+    sums = built("distributed", most_records=10_000_000).record_sums
+    form, steps = sums.form, grid_steps(sums.mechanism)
+    for spread, numbers in ((False, 1 + form.numbers), (True, 1 + form.numbers + form.products)):
+        assert sums.room(spread) == pytest.approx(1 - math.sqrt(numbers) / 2 / steps - 1e-6, abs=1e-12)
+        asked = Components(torch.zeros(form.groups, form.components, form.numbers), spread)
+        assert sums.scale(asked) == tuple(sums.room(spread) * weight for weight in asked.weights)
+
+
+def test_messages_are_the_sums_as_their_mechanism_lets_them_leave():
+    algorithm = built("central")
+    sums, question = algorithm.record_sums, algorithm.init(Rng(0)).parts["question"]
+    x, y = torch.rand(2, 9, 1, 8, 8), torch.arange(9)[None].expand(2, -1) % 2
+    data = Padded(x, y, torch.arange(9)[None].expand(2, -1) < torch.tensor([[9], [4]]))
+    sent = sums.messages(None, {"question": question}, data, np.arange(2), {}, Rng(1))
+    totals = sums.totals(sums.form.read(question), data)
+    assert sums.together and torch.equal(sent, totals.sum(0, keepdim=True) * sums.mechanism.clip.step)
+    local = built("local").record_sums
+    noisy = local.messages(None, {"question": question}, data, np.arange(2), {}, Rng())
+    assert noisy.shape == (2, sums.form.answer)
+    assert fits((noisy - totals * sums.mechanism.clip.step).numpy().ravel(), 1.0)

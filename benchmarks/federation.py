@@ -22,7 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from fedsynth.deploy.nvflare.kits import Kit, create
+from fedsynth.deploy.nvflare.kits import Kit
+from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.nvflare.node import running
 from fedsynth.deploy.nvflare.session import Line, wait_for
 
@@ -42,7 +43,7 @@ class Nodes:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        create(self.names, "127.0.0.1", self.port, self.folder / "kits")
+        create(self.names, "127.0.0.1", self.port, self.folder / "kits", "of a benchmark")
         self.kits = [self.folder / "kits" / "server", *sorted((self.folder / "kits" / "sites").iterdir())]
         self.processes = []
         environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}

@@ -26,7 +26,7 @@ import torch
 
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
-from fedsynth.deploy.nvflare.kits import _write as write_kit
+from fedsynth.deploy.nvflare.kits import write_json as write_kit
 from fedsynth.deploy.site.state import RunFolder, SiteProgress
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy import chain

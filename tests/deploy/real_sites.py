@@ -22,7 +22,8 @@ import tomli_w
 from fedsynth.cli.main import main
 from fedsynth.deploy.environment import SITE_FILE
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
-from fedsynth.deploy.nvflare.kits import Kit, create
+from fedsynth.deploy.nvflare.kits import Kit
+from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.nvflare.node import running
 
 SITES = ("ada", "bern", "cern")
@@ -36,6 +37,7 @@ SCHEMA = {
         {"name": "ill", "type": "binary", "categories": ["no", "yes"]},
     ],
 }
+PASSPHRASE = "correct horse battery"  # of the authority's key
 COMMAND = [sys.executable, "-m", "fedsynth.cli.main"]
 
 
@@ -85,7 +87,7 @@ class Federation:
         self.sites = sites
         self.port = free_port()
         self.kits = folder / "kits"
-        create(sites, "127.0.0.1", self.port, self.kits)
+        create(sites, "127.0.0.1", self.port, self.kits, PASSPHRASE)
         self.schema = folder / "schema.json"
         self.schema.write_text(json.dumps(schema))
         self.processes: dict[str, subprocess.Popen] = {}

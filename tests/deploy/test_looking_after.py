@@ -4,12 +4,12 @@ import json
 
 import pandas as pd
 import pytest
-from real_sites import command, free_port
+from real_sites import PASSPHRASE, command, free_port
 from test_server_job import SCHEMA, world  # noqa: F401
 
 from fedsynth.deploy.job import JobEnded
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
-from fedsynth.deploy.nvflare.kits import create
+from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.server_job import LEDGERS
 from fedsynth.deploy.site.reservations import Reservations
 from fedsynth.deploy.site.site_file import SiteFile
@@ -36,7 +36,7 @@ def test_a_run_that_its_server_gave_up_is_ended_and_nothing_stays_reserved(world
 
 
 def test_a_server_forgets_the_ledger_of_the_named_site_alone(tmp_path):
-    create(("ada", "bern"), "127.0.0.1", free_port(), tmp_path / "kits")
+    create(("ada", "bern"), "127.0.0.1", free_port(), tmp_path / "kits", PASSPHRASE)
     server = tmp_path / "kits" / "server"
     (server / "runs").mkdir(exist_ok=True)
     heads = LedgerHeads(server / "runs" / LEDGERS)
@@ -73,6 +73,6 @@ def test_try_refuses_a_schema_with_the_site_column_before_anything_is_written(tm
 
 @pytest.mark.parametrize("words", [["jobs"], ["abort", "1f0c"]])
 def test_jobs_and_abort_say_that_the_server_is_not_there(tmp_path, words):
-    create(("ada", "bern"), "127.0.0.1", free_port(), tmp_path / "kits")
+    create(("ada", "bern"), "127.0.0.1", free_port(), tmp_path / "kits", PASSPHRASE)
     refused = command("federation", words[0], str(tmp_path / "kits"), *words[1:])
     assert refused.returncode == 2 and "cannot be reached" in refused.stderr

@@ -10,12 +10,13 @@ import urllib.request
 import psutil
 import pytest
 from dp_accounting import GaussianDpEvent
-from real_sites import free_port, until
+from real_sites import PASSPHRASE, free_port, until
 from test_server_job import site_file
 
 from fedsynth.data.lock import alone
 from fedsynth.deploy.nvflare import metrics as module
-from fedsynth.deploy.nvflare.kits import Kit, create
+from fedsynth.deploy.nvflare.kits import Kit
+from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.nvflare.metrics import Metrics, served
 from fedsynth.deploy.nvflare.node import Node
 from fedsynth.deploy.site.activity_log import Audit
@@ -27,7 +28,7 @@ from fedsynth.privacy.ledger import Ledger
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kits") / "kits"
-    create(("ada", "bern"), "127.0.0.1", free_port(), folder)
+    create(("ada", "bern"), "127.0.0.1", free_port(), folder, PASSPHRASE)
     return folder
 
 

@@ -11,9 +11,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.security.security import FLAuthorizer
+from real_sites import PASSPHRASE
 
 from fedsynth.cli.federation import kits_in
-from fedsynth.deploy.nvflare.kits import ALLOWED, RIGHTS, Kit, Unreachable, brought_up_to_date, create, renew
+from fedsynth.deploy.nvflare.authority import Authority
+from fedsynth.deploy.nvflare.kits import ALLOWED, RIGHTS, Kit, Unreachable, brought_up_to_date
+from fedsynth.deploy.nvflare.membership import create, renew
 from fedsynth.deploy.nvflare.node import check_port, running, stop
 from fedsynth.deploy.nvflare.session import write_job
 from fedsynth.errors import BadInput
@@ -24,7 +27,7 @@ SITES = ("st-mary", "charite", "ucl")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("kits") / "kits"
-    create(SITES, "127.0.0.1", 18702, out)
+    create(SITES, "127.0.0.1", 18702, out, PASSPHRASE)
     return out
 
 
@@ -44,10 +47,12 @@ def test_every_party_has_a_kit_of_its_own_that_loads(kits):
 
 def test_nobody_else_can_read_a_private_key_and_no_kit_holds_the_authority_s(kits):
     keys = list(kits.rglob("*.key"))
-    assert len(keys) == 5 and all(key.stat().st_mode & 0o777 == 0o600 for key in keys)
-    secrets = list(kits.rglob("cert.json"))
-    assert [path.relative_to(kits).parts[0] for path in secrets] == ["authority"]
-    assert secrets[0].stat().st_mode & 0o777 == 0o600
+    assert len(keys) == 6 and all(key.stat().st_mode & 0o777 == 0o600 for key in keys)
+    secrets = [path for path in kits.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+    assert sorted(secrets) == sorted(keys)
+    others = [path for path in keys if path.parent != kits / "authority"]
+    assert all(b"BEGIN PRIVATE KEY" in path.read_bytes() for path in others)
+    assert b"BEGIN ENCRYPTED PRIVATE KEY" in (kits / "authority" / "root.key").read_bytes()
     assert (kits / "authority").stat().st_mode & 0o777 == 0o700
     Kit.load(kits / "sites" / "ucl", "site").key.chmod(0o644)
     with pytest.raises(BadInput, match="other users may read this private key; run chmod 600"):
@@ -115,7 +120,7 @@ def test_a_wrong_or_missing_kit_is_named(kits, tmp_path):
 
 
 def test_a_certificate_of_another_consortium_is_refused(kits, tmp_path):
-    create(SITES, "127.0.0.1", 18702, tmp_path / "others")
+    create(SITES, "127.0.0.1", 18702, tmp_path / "others", PASSPHRASE)
     for name in ("client.crt", "client.key"):
         shutil.copy(
             tmp_path / "others" / "sites" / "ucl" / "startup" / name, kits / "sites" / "ucl" / "startup"
@@ -135,8 +140,7 @@ def sign_again(kits, party, begins, ends):
     """The party's certificate once more, signed by the same authority, with other dates."""
     path = kits / party / "startup" / "client.crt"
     old = x509.load_pem_x509_certificate(path.read_bytes())
-    state = json.loads(next((kits / "authority").rglob("cert.json")).read_text())
-    key = serialization.load_pem_private_key(state["root_pri_key"].encode(), None)
+    key = Authority.open(kits / "authority", PASSPHRASE).key
     builder = x509.CertificateBuilder().subject_name(old.subject).issuer_name(old.issuer)
     builder = builder.public_key(old.public_key()).serial_number(x509.random_serial_number())
     builder = builder.not_valid_before(begins).not_valid_after(ends)
@@ -156,13 +160,13 @@ def test_an_expired_certificate_is_refused_and_renewed(kits):
     old = (kits / "sites" / "ucl" / "startup" / "client.key").read_bytes()
     other = (kits / "sites" / "charite" / "startup" / "client.key").read_bytes()
     (kits / "sites" / "ucl" / "local" / "mine.txt").write_text("stays")
-    renew(kits, ["ucl"])
+    renew(kits, PASSPHRASE, ["ucl"])
     assert Kit.load(kits / "sites" / "ucl", "site").expires > now + 300 * day
     assert (kits / "sites" / "ucl" / "startup" / "client.key").read_bytes() != old
     assert (kits / "sites" / "charite" / "startup" / "client.key").read_bytes() == other
     assert (kits / "sites" / "ucl" / "local" / "mine.txt").read_text() == "stays"
     with pytest.raises(BadInput, match="did you mean 'charite'"):
-        renew(kits, ["charit"])
+        renew(kits, PASSPHRASE, ["charit"])
 
 
 @pytest.mark.parametrize(
@@ -178,13 +182,13 @@ def test_an_expired_certificate_is_refused_and_renewed(kits):
 )
 def test_bad_names_are_refused_before_anything_is_written(tmp_path, sites, host, port, said):
     with pytest.raises(BadInput, match=said):
-        create(sites, host, port, tmp_path / "kits")
+        create(sites, host, port, tmp_path / "kits", PASSPHRASE)
     assert not (tmp_path / "kits").exists()
 
 
 def test_kits_are_never_written_over(kits):
     with pytest.raises(BadInput, match="exists already"):
-        create(SITES, "127.0.0.1", 18702, kits)
+        create(SITES, "127.0.0.1", 18702, kits, PASSPHRASE)
 
 
 def test_a_port_in_use_and_a_foreign_address_are_said(kits):
@@ -216,7 +220,7 @@ def test_a_server_that_is_not_there_is_said(kits):
     ],
 )
 def test_both_sides_must_show_a_certificate_of_the_consortium(kits, tmp_path, shown, asks_for, said):
-    create(SITES, "127.0.0.1", 18702, tmp_path / "others")
+    create(SITES, "127.0.0.1", 18702, tmp_path / "others", PASSPHRASE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate = next((tmp_path / shown / "startup").glob("*er.crt"), None) or (
         tmp_path / shown / "startup" / "client.crt"

@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from real_sites import PASSPHRASE
 
-from fedsynth.deploy.nvflare.kits import ALLOWED, RIGHTS, create
+from fedsynth.deploy.nvflare.kits import ALLOWED, RIGHTS
+from fedsynth.deploy.nvflare.membership import create
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "vantage6-nvflare.md"
 
 
 @pytest.mark.slow
 def test_a_prepared_kit_keeps_its_rules(tmp_path):
-    create(("ada", "bern"), "127.0.0.1", 18703, tmp_path / "kits")
+    create(("ada", "bern"), "127.0.0.1", 18703, tmp_path / "kits", PASSPHRASE)
     kit = tmp_path / "kits" / "sites" / "ada"
     shutil.copy(kit / "local" / "resources.json", kit / "local" / "resources.json.default")
     (tmp_path / "docker.yaml").write_text(re.search(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])

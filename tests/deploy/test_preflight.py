@@ -6,18 +6,18 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from real_sites import free_port
+from real_sites import PASSPHRASE, free_port
 from test_server_job import site_file
 
 from fedsynth.cli.main import main
-from fedsynth.deploy.nvflare.kits import create
+from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.site.site_file import SiteFile
 
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("kits") / "kits", free_port()
-    create(("ada", "bern"), "127.0.0.1", port, folder)
+    create(("ada", "bern"), "127.0.0.1", port, folder, PASSPHRASE)
     return folder, port
 
 

@@ -10,12 +10,12 @@ import ssl
 import pandas as pd
 import pytest
 import torch
-from real_sites import SITES, Federation, listening, patients
+from real_sites import PASSPHRASE, SITES, Federation, listening, patients
 from safetensors.torch import load_file
 
 from fedsynth import Schema, Synthesizer, clients_from
 from fedsynth.cli.main import main
-from fedsynth.deploy.nvflare.kits import create
+from fedsynth.deploy.nvflare.membership import create
 from fedsynth.federation.pace import FIRST_S
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
@@ -163,7 +163,7 @@ def refused(capsys):
 
 
 def test_a_foreign_kit_is_refused_by_site_and_server(federation: Federation, tmp_path, refused):
-    create(SITES, "127.0.0.1", federation.port, tmp_path / "others")
+    create(SITES, "127.0.0.1", federation.port, tmp_path / "others", PASSPHRASE)
     foreign = tmp_path / "others" / "sites" / "ada"
     config = federation.folder / "ada" / "site.toml"
     assert "a certificate of another authority" in refused("site", "start", foreign, "--config", config)

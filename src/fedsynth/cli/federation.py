@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fedsynth.cli import flags
 from fedsynth.cli.federated import federation_installed
+from fedsynth.cli.federation_members import add, create, renew, replace, revoke
 from fedsynth.cli.federation_try import try_out
-from fedsynth.cli.flags import argument, group, names_in, option
+from fedsynth.cli.flags import argument, group, option
 from fedsynth.cli.output import show, tell
 from fedsynth.errors import BadInput, nearest
 
@@ -21,48 +22,8 @@ Coordinating = Annotated[Path, argument("The coordinator's kit, or the folder th
 Directory = Annotated[Path, argument("What `create` made, or one kit that was taken from it.", "DIR")]
 
 
-@app.command()
-def create(
-    sites: Annotated[str, option("The sites' names, separated by commas.", metavar="A,B,C")],
-    host: Annotated[str, option("Name or address at which the sites reach the server.")],
-    out: Annotated[Path, option("Folder for the kits; must not exist.")],
-    port: Annotated[int, option("The one port that the server opens.")] = 8002,
-    as_json: flags.AsJson = False,
-) -> None:
-    """Make start-up kits for the server, the coordinator and the sites. Also the authority that signs them.
-
-    Example: fedsynth federation create --sites st-mary,charite,ucl --host fl.example.org --port 8002 --out kits
-    """
-    with federation_installed():
-        from fedsynth.deploy.nvflare import kits
-    new = kits.create(names_in(sites), host, port, out)
-    lines = [f"{kit.title:24} {kit.folder}" for kit in new]
-    lines.append(
-        f"Give each party its own folder by a safe way, and keep {out / 'authority'} offline: who holds it can "
-        "make new members. Certificates are valid until "
-        f"{min(kit.expires for kit in new):%Y-%m-%d}; `fedsynth federation renew {out}` makes new ones."
-    )
-    show(as_json, {kit.name: str(kit.folder) for kit in new}, "\n".join(lines))
-
-
-@app.command()
-def renew(
-    folder: Annotated[Path, argument("What `create` made, with its authority.", "DIR")],
-    party: Annotated[list[str] | None, option("server, coordinator or a site; default: all.")] = None,
-    as_json: flags.AsJson = False,
-) -> None:
-    """Make new keys and certificates. A kit's other files stay as they are.
-
-    Example: fedsynth federation renew kits --party ucl
-    """
-    with federation_installed():
-        from fedsynth.deploy.nvflare import kits
-    renewed = [kit for kit in kits.renew(folder, party or ()) if not party or kit.name in party]
-    lines = [
-        f"{kit.title:24} valid until {kit.expires:%Y-%m-%d}; hand over {kit.folder / 'startup'}"
-        for kit in renewed
-    ]
-    show(as_json, {kit.name: f"{kit.expires:%Y-%m-%d}" for kit in renewed}, "\n".join(lines))
+for member_command in (create, renew, add, replace, revoke):
+    app.command()(member_command)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,8 @@ def try_out(
     Example: fedsynth federation try patients.csv --schema schema.json --client-column "patient id" --out try
     """
     with federation_installed():
-        from fedsynth.deploy.nvflare.kits import Kit, create
+        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.membership import create
         from fedsynth.deploy.nvflare.node import check_port, stop
         from fedsynth.deploy.nvflare.session import Line, LineLost, wait_for
     from fedsynth.data.schema import Schema
@@ -54,7 +56,8 @@ def try_out(
             f"--site-column {site_column}: the schema has it as a column to be made, but no site has it in its "
             f"rows; remove it from {schema}"
         )
-    create(tuple(frames), "127.0.0.1", port, out)
+    # nobody joins a rehearsal later: the passphrase of its authority is thrown away
+    create(tuple(frames), "127.0.0.1", port, out, secrets.token_hex())
     check_port(Kit.load(out / "server", "server"))
     create_keys(out / "keys", sites=tuple(frames), clients=count_clients(frames, client_column, agreed))
     budget = {"epsilon": epsilon, "delta": delta, "unit": unit}

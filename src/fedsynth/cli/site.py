@@ -79,6 +79,29 @@ def check(
 
 
 @app.command()
+def request(
+    site: Annotated[str, argument("This site's name in the federation.", "SITE")],
+    out: Annotated[Path, option("Folder of what will be this site's kit.")],
+    as_json: flags.AsJson = False,
+) -> None:
+    """Make this site's own key, and a request to have it signed. The key never leaves this machine.
+
+    The kit that comes back is unpacked over the same folder.
+
+    Example: fedsynth site request ucl --out ucl
+    """
+    with federation_installed():
+        from fedsynth.deploy.nvflare.authority import fingerprint, make_request, public_key_in
+    path = make_request(site, out)
+    mark = fingerprint(public_key_in(path, site))
+    words = (
+        f"Send {path} to whoever admits members (fedsynth federation add DIR {site} --request {path.name}) and tell "
+        f"them by telephone that your key is {mark}. Unpack the kit that comes back over {out}."
+    )
+    show(as_json, {"request": str(path), "fingerprint": mark}, words)
+
+
+@app.command()
 def end(
     run: Annotated[str, argument("A run that its server gave up.", "RUN")],
     config: Annotated[Path, option("site.toml: data, budget, policy, state folder.")],

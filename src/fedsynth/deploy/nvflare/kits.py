@@ -6,36 +6,25 @@ sends no logs to anybody, and keeps its stores in its own folder.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import io
 import json
-import re
-import shutil
 import socket
 import ssl
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
-from nvflare.lighter.entity import Project
-from nvflare.lighter.impl.cert import CertBuilder
-from nvflare.lighter.impl.static_file import StaticFileBuilder
-from nvflare.lighter.impl.workspace import WorkspaceBuilder
-from nvflare.lighter.provisioner import Provisioner
 
-from fedsynth.data.atomic import OWNER_ONLY, write_file
+from fedsynth.data.atomic import write_file
 from fedsynth.data.configuration import build, check, keys_of, read_file
-from fedsynth.deploy.nvflare.service_files import write_service_files
-from fedsynth.errors import BadInput, nearest
+from fedsynth.errors import BadInput
 
-PROJECT = "fedsynth"
 COORDINATOR = "coordinator@fedsynth.org"  # the engine wants the form of an address; it is only a name
-AUTHORITY_DAYS = 3650
+REVOKED = "revoked.pem"  # in `startup`: which certificates the authority has taken back
 ALLOWED = {
     "server": ("fedsynth.deploy.nvflare.controller.", "fedsynth.deploy.server_job."),
     "site": ("fedsynth.deploy.nvflare.executor.", "fedsynth.deploy.site_job."),
@@ -55,19 +44,7 @@ RIGHTS = {
     "byoc": "none",
     "server-predeployed-flwr": "none",
 }
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-_README = {
-    "server": (
-        "Start it with\n\n    fedsynth federation serve {folder}\n\n"
-        "It listens on {host}:{port} and nowhere else. `runs/` keeps checkpoints and ledgers: back it up."
-    ),
-    "site": (
-        "Start it with\n\n    fedsynth site start {folder} --config site.toml\n\n"
-        "It connects out to {host}:{port}; no port needs to be opened here. Your rows, site.toml and the state "
-        "folder that it names never leave this machine."
-    ),
-    "coordinator": "Start a run with\n\n    fedsynth run --federation {folder} --schema schema.json ... --out RUN",
-}
+_CODE_REVOKED = 23  # X509_V_ERR_CERT_REVOKED
 
 
 class Unreachable(BadInput):
@@ -165,6 +142,11 @@ class Kit:
                 f"{self.certificate}: not signed by this consortium's authority (rootCA.pem); "
                 "take a fresh copy of the kit"
             ) from None
+        if _public_bytes(own.public_key()) != _public_bytes(_private_key(self.key).public_key()):
+            raise BadInput(
+                f"{self.key}: not the key of {self.certificate.name}; unpack the kit over the folder in which the key "
+                "was made, or take a fresh copy of the kit"
+            )
 
     def reach(self, timeout_s: float = 5.0) -> str:
         """Shake hands with the server, both sides showing their certificate, or say in a sentence why not.
@@ -175,6 +157,7 @@ class Kit:
         context = ssl.create_default_context(cafile=str(self.startup / "rootCA.pem"))
         context.check_hostname = False  # the engine's server is known by its signed name, checked below
         context.load_cert_chain(self.certificate, self.key)
+        refuse_revoked(context, self)
         try:
             with (
                 socket.create_connection((self.host, self.port), timeout=timeout_s) as plain,
@@ -194,12 +177,18 @@ class Kit:
                     )
                 return answer.decode("latin-1")
         except ssl.SSLCertVerificationError as error:
+            if error.verify_code == _CODE_REVOKED:
+                raise BadInput(
+                    f"{where} shows a certificate that the authority has taken back; do not trust it, and ask "
+                    "whoever admits members"
+                ) from None
             raise BadInput(
                 f"{where} shows a certificate of another authority ({error.verify_message}); is this the right kit?"
             ) from None
         except ssl.SSLError as error:
             raise BadInput(
-                f"{where} refuses this kit's certificate ({error.reason}); ask for a new kit"
+                f"{where} refuses this kit's certificate ({error.reason}); if it was taken back, whoever admits "
+                "members makes a new kit (fedsynth federation replace)"
             ) from None
         except TimeoutError:
             raise Unreachable(
@@ -211,143 +200,16 @@ class Kit:
             ) from None
 
 
-def create(sites: Sequence[str], host: str, port: int, out: Path) -> list[Kit]:
-    """Make an authority and a kit for the server, the coordinator and each site."""
-    _check(sites, host, port)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"{out}: exists already; choose another --out, or `fedsynth federation renew {out}`")
-    out.mkdir(parents=True, exist_ok=True)
-    return _issue(tuple(sites), host, port, out)
-
-
-def renew(out: Path, names: Sequence[str] = ()) -> list[Kit]:
-    """New keys and certificates for these parties (default: all); what they keep in their kits stays."""
-    authority = out / "authority"
-    state = authority / PROJECT / "state" / "cert.json"
-    if not state.is_file():
-        raise BadInput(f"{out}: holds no authority; renew where `fedsynth federation create` was run")
-    keys = json.loads((out / "server" / "kit.json").read_text())
-    known = ["server", "coordinator", *keys["sites"]]
-    for name in names:
-        if name not in known:
-            raise BadInput(f"{name}: no such party; {nearest(name, known)}")
-    certificates = json.loads(state.read_text())
-    for name in names or known:
-        certificates.pop(COORDINATOR if name == "coordinator" else name, None)
-    write_file(state, json.dumps(certificates), OWNER_ONLY)
-    return _issue(tuple(keys["sites"]), keys["host"], keys["port"], out, only=set(names or known))
-
-
-def _check(sites: Sequence[str], host: str, port: int) -> None:
-    if len(sites) < 2:
-        raise BadInput(f"--sites {','.join(sites)}: a federation needs at least two sites")
-    for name in sites:
-        if not _NAME.fullmatch(name) or len(name) > 40:
-            raise BadInput(
-                f"--sites {name}: expected lower-case letters, digits and hyphens, at most 40 of them"
-            )
-        if name in ("server", "coordinator", "authority"):
-            raise BadInput(f"--sites {name}: this name is taken; choose another")
-        if list(sites).count(name) > 1:
-            raise BadInput(f"--sites {name}: named twice; each site has a name of its own")
-    if not 1 <= port <= 65535:
-        raise BadInput(f"--port {port}: expected a port between 1 and 65535")
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", host):
-        raise BadInput(f"--host {host}: expected a host name or an IPv4 address that the sites can reach")
-
-
-def _issue(
-    sites: tuple[str, ...], host: str, port: int, out: Path, only: set[str] | None = None
-) -> list[Kit]:
-    provisioned = _provision(sites, host, port, out / "authority")
-    kits = []
-    for name in ("server", "coordinator", *sites):
-        role = name if name in ("server", "coordinator") else "site"
-        kit = Kit(_place(out, name, role).resolve(), role, name, host, port, sites)
-        if only is None or name in only:
-            _fill(kit, provisioned / (COORDINATOR if role == "coordinator" else name))
-        kits.append(kit)
-    shutil.rmtree(provisioned)
-    return kits
-
-
-def _place(out: Path, name: str, role: str) -> Path:
-    return out / "sites" / name if role == "site" else out / name
-
-
-def _provision(sites: tuple[str, ...], host: str, port: int, authority: Path) -> Path:
-    """Run the engine's provisioning; what it prints is of no use to people."""
-    project = Project(PROJECT, "fedsynth federation")
-    ports = {"fed_learn_port": port, "admin_port": port}
-    project.set_server("server", "server", {**ports, "default_host": host, "host_names": [host]})
-    for name in sites:
-        project.add_client(name, name.replace("-", "_"), {})
-    project.add_admin(COORDINATOR, "coordinator", {"role": "lead"})
-    builders = [WorkspaceBuilder(), StaticFileBuilder(config_folder="config"), CertBuilder(AUTHORITY_DAYS)]
-    authority.mkdir(exist_ok=True)
-    authority.chmod(0o700)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        result = Provisioner(str(authority), builders).provision(project)
-    location = result.get_result_location()
-    if location is None or not Path(location).is_dir():
-        raise BadInput(f"{authority}: certificates could not be made ({printed.getvalue().strip()[-300:]})")
-    for path in authority.rglob("cert.json"):
-        path.chmod(0o600)
-    return Path(location)
-
-
-def _fill(kit: Kit, provisioned: Path) -> None:
-    """Take keys, certificates and addresses from what the engine made; write the rules ourselves."""
-    startup, local = kit.startup, kit.folder / "local"
-    shutil.rmtree(startup, ignore_errors=True)
-    startup.mkdir(parents=True)
-    local.mkdir(exist_ok=True)
-    kit.folder.chmod(0o700)
-    for path in (provisioned / "startup").iterdir():
-        if path.suffix in (".crt", ".key", ".pem") or path.name.startswith("fed_"):
-            shutil.copy(path, startup / path.name)
-    kit.key.chmod(0o600)
-    if kit.role == "server":
-        target = startup / "fed_server.json"
-        keys = json.loads(target.read_text())
-        keys["servers"][0]["service"]["target"] = f"{kit.host}:{kit.port}"
-        _write(target, keys)
-    _write(local / "resources.json", _resources(kit, provisioned / "local" / "resources.json.default"))
-    if kit.role != "coordinator":
-        _write(local / "authorization.json", {"format_version": "1.0", "permissions": {"lead": RIGHTS}})
-        _write(local / "log_config.json", _logging(kit, provisioned / "local" / "log_config.json.default"))
-        write_service_files(kit.folder, kit.role, kit.title, kit.name, kit.port)
-    (kit.folder / "transfer").mkdir(exist_ok=True)
-    _write(kit.folder / "kit.json", {key: value for key, value in asdict(kit).items() if key != "folder"})
-    text = _README[kit.role].format(folder=kit.folder.name, host=kit.host, port=kit.port)
-    (kit.folder / "README.md").write_text(
-        f"# fedsynth: start-up kit of the {kit.title}\n\n{text}\n\n"
-        f"`startup/` holds a private key: give this folder to {kit.title} alone, by a safe way, and keep no copy. "
-        f"The certificate is valid until {kit.expires:%Y-%m-%d}.\n"
-    )
-
-
-def _logging(kit: Kit, default: Path) -> dict[str, Any]:
-    """The engine's logging; at the server not which site was sent work when, since that shows who was drawn."""
-    keys: dict[str, Any] = json.loads(default.read_text())
-    if kit.role == "server":
-        keys["loggers"]["root"]["level"] = "WARNING"
-    return keys
-
-
-def _resources(kit: Kit, default: Path) -> dict[str, Any]:
-    """The engine's local settings: our classes alone, no logs sent out, stores inside the kit."""
-    keys: dict[str, Any] = json.loads(default.read_text())
-    if kit.role == "coordinator":
-        return keys
-    keys["class_allow_list"] = list(ALLOWED[kit.role])
-    keys["components"] = [
-        part for part in keys["components"] if part["id"] not in ("site_log_streamer", "log_receiver")
-    ]
-    if kit.role == "site":
-        keys["allow_log_streaming"] = False  # an error log may quote a row
-    return keys
+def refuse_revoked(context: ssl.SSLContext, kit: Kit) -> None:
+    """Have this context refuse every certificate that the authority has taken back, as far as this kit knows."""
+    path = kit.startup / REVOKED
+    if not path.exists():  # a kit of before there was a list
+        return
+    try:
+        context.load_verify_locations(cafile=str(path))
+    except ssl.SSLError as error:
+        raise BadInput(f"{path}: no list of certificates ({error.reason}); take a fresh copy of it") from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def brought_up_to_date(kit: Kit) -> None:
@@ -361,10 +223,20 @@ def brought_up_to_date(kit: Kit) -> None:
         for part in keys["components"]:
             if part["id"] == "job_manager":
                 part["args"]["uri_root"] = str(store / "jobs")
-    _write(path, keys)
+    write_json(path, keys)
     if kit.role != "coordinator":
-        rights = {"format_version": "1.0", "permissions": {"lead": RIGHTS}}
-        _write(kit.folder / "local" / "authorization.json", rights)
+        write_rights(kit)
+
+
+def write_rights(kit: Kit) -> None:
+    """Write what the coordinator may ask of this party."""
+    rights = {"format_version": "1.0", "permissions": {"lead": RIGHTS}}
+    write_json(kit.folder / "local" / "authorization.json", rights)
+
+
+def write_json(path: Path, keys: Any) -> None:
+    """Write a file of settings."""
+    write_file(path, json.dumps(keys, indent=1) + "\n")
 
 
 def _common_name(certificate: x509.Certificate) -> str:
@@ -378,5 +250,13 @@ def _certificate(path: Path) -> x509.Certificate:
         raise BadInput(f"{path}: not a certificate; take a fresh copy of the kit") from None
 
 
-def _write(path: Path, keys: Any) -> None:
-    write_file(path, json.dumps(keys, indent=1) + "\n")
+def _private_key(path: Path) -> Any:
+    try:
+        return serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError):
+        raise BadInput(f"{path}: not a private key; take a fresh copy of the kit") from None
+
+
+def _public_bytes(key: Any) -> bytes:
+    der, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    return bytes(key.public_bytes(der, form))

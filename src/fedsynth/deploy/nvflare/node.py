@@ -19,7 +19,7 @@ import psutil
 from fedsynth.data.configuration import read_file
 from fedsynth.data.lock import alone
 from fedsynth.deploy.environment import METRICS_PORT, NOTICES, SITE_FILE
-from fedsynth.deploy.nvflare.kits import Kit, Unreachable
+from fedsynth.deploy.nvflare.kits import REVOKED, Kit, Unreachable
 from fedsynth.deploy.nvflare.metrics import Metrics, served
 from fedsynth.deploy.nvflare.upkeep import tidy
 from fedsynth.errors import BadInput
@@ -82,6 +82,7 @@ class Node:
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
     _noticed: int = field(default=0, init=False)  # bytes of the notices that were printed
     _tidy_at: float = field(default=0.0, init=False)
+    _list_in_use: bytes = field(default=b"", init=False)  # of void certificates, when the engine was started
 
     def run(self) -> None:
         """Block until the process was told to stop."""
@@ -102,6 +103,11 @@ class Node:
                 self._live()
                 if self._stopping.is_set():
                     return
+                if self._void_certificates() != self._list_in_use:
+                    self.say(
+                        "the list of void certificates has changed; every connection is made and checked anew"
+                    )
+                    continue
                 failures = 0 if time.monotonic() - began > _CALM_S else failures + 1
                 if failures >= _HOPELESS:
                     raise BadInput(
@@ -114,6 +120,10 @@ class Node:
     def stop(self) -> None:
         """End `run` from another thread."""
         self._stopping.set()
+
+    def _void_certificates(self) -> bytes:
+        path = self.kit.startup / REVOKED
+        return path.read_bytes() if path.exists() else b""
 
     def _look_after(self) -> None:
         """Print what the node's jobs noted for people, and now and then tidy up."""
@@ -130,6 +140,8 @@ class Node:
             tidy(self.kit.folder)
 
     def _live(self) -> None:
+        """Run the engine's process until it ends, is told to stop, or has an old list of void certificates."""
+        self._list_in_use = self._void_certificates()
         command = [
             sys.executable,
             "-m",
@@ -154,6 +166,8 @@ class Node:
         try:
             while process.poll() is None and not self._stopping.wait(0.1):
                 self._look_after()
+                if self._void_certificates() != self._list_in_use:
+                    break
         finally:
             _end(process)
 

@@ -8,13 +8,16 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from ssl import SSLContext
+from typing import Any
 
+from nvflare.fuel.f3.drivers import net_utils
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.server import fed_server
 
-from fedsynth.deploy.nvflare.kits import Kit, brought_up_to_date
+from fedsynth.deploy.nvflare.kits import Kit, brought_up_to_date, refuse_revoked
 
 _PARENT_CHECK_S = 0.5
 
@@ -27,6 +30,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     settings = ["secure_train=true", "config_folder=config"]
     brought_up_to_date(kit)
+    _refuse_revoked(kit)
     if role == "server":
         _listen_on(sys.argv[3])
         arguments = Namespace(
@@ -42,6 +46,19 @@ def _listen_on(address: str) -> None:
     """Bind this address alone: the engine does so for loopback, and would take all interfaces for any other."""
     fed_server._is_loopback_host = lambda _: True
     fed_server._normalize_loopback_host = lambda _: address
+
+
+def _refuse_revoked(kit: Kit) -> None:
+    """Check every connection's certificate against the authority's list; the engine knows of no such list."""
+    plain = net_utils.get_ssl_context
+
+    def checked(params: dict[str, Any], ssl_server: bool) -> SSLContext | None:
+        context: SSLContext | None = plain(params, ssl_server)
+        if context is not None:
+            refuse_revoked(context, kit)
+        return context
+
+    net_utils.get_ssl_context = checked
 
 
 def _end_with(parent: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.messages import Terms
 from fedsynth.deploy.link.sealed import keyed
+from fedsynth.deploy.software import software
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.recipes.registry import recipe_named
@@ -50,6 +51,7 @@ def terms_of(
         minimum_cohort,
         clients,
         largest=largest if task.trust == "distributed" else 1,
+        software=software(request.recipe),
     )
 
 

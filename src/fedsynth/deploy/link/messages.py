@@ -29,7 +29,7 @@ from fedsynth.deploy.link.codec import MOST_BYTES, BadMessage, Envelope, decode,
 Tensors = Mapping[str, Tensor]
 _MOST_TEXT = 10_000
 _MOST_NUMBER = 2**53
-_LATER = {"largest"}  # fields that messages of earlier versions, kept on disk, do not have
+_LATER = {"largest", "software"}  # fields that messages of earlier versions, kept on disk, do not have
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Terms:
     clients: int = 0  # of all sites together; 0 while it is not known
     inspection: Mapping[str, Any] = field(default_factory=dict)  # a step of one; empty in an ordinary run
     largest: int = 1  # clients of the site that has most: it knows the noise of all of them
+    software: Mapping[str, Any] = field(default_factory=dict)  # the code by which the server composes the run
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class Refuse:
     """The site does not do it, and why; `final` if asking again in this run is of no use.
 
     `code` tells a program which kind of refusal: message, policy, budget, ledger, turns, begin, session, stale, disk,
-    data, error.
+    data, version, error.
     """
 
     kind: ClassVar[str] = "refuse"

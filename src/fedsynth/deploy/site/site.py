@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fedsynth.data.clients import Clients, RawClients
 from fedsynth.data.schema import Schema
@@ -47,6 +48,7 @@ _INSPECT = "whoever owns the data may allow them: inspect = true under [policy] 
 Compose = Callable[
     [Terms, Schema], Algorithm
 ]  # a recipe's algorithm, built here from what this site has installed
+Differs = Callable[[Mapping[str, Any], str], str]
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,12 @@ class Site:
         seals: Mapping[str, Seal] | None = None,
         most_bytes: int = MOST_BYTES,
         look: Look | None = None,
+        differs: Differs | None = None,
     ) -> None:
-        """`seed` makes its randomness repeatable: for tests, and private for nobody. `seals` go by transport."""
+        """`seed` makes its randomness repeatable: for tests, and private for nobody. `seals` go by transport.
+
+        `differs` says why the server's software does not compose the run that this site's does.
+        """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.holding = holding
         self.policy = policy
@@ -87,6 +93,7 @@ class Site:
         self.reserved = Reservations(folder / "reserved.json", self.ledger)
         self._compose = compose
         self._look = look
+        self._differs = differs
         if chunk is None and seed is None and device == "cpu":
             chunk = 1  # clients in one stack change each other's last bits: docs/noise.md
         self._labor = Labor(holding.clients, Rng(seed), device, chunk)
@@ -198,7 +205,8 @@ class Site:
             return
         earlier = read(folder.begin())
         assert isinstance(earlier, Begin)
-        if (earlier.terms, earlier.first) != (begin.terms, begin.first):
+        before, now = (replace(one.terms, software={}) for one in (earlier, begin))
+        if (before, earlier.first) != (now, begin.first):
             raise Refusal("policy", "the plan of this run is not the one that it began with", final=True)
 
     def _worked(self, work: Work) -> bytes:
@@ -329,8 +337,12 @@ class Site:
         )
 
     def _agree(self, terms: Terms) -> None:
-        """Refuse what the policy does not allow."""
+        """Refuse what the policy does not allow, and what other code would compose."""
         self.policy.agree(terms, self.holding.schema, self._seals)
+        with _without_rows():
+            why = "" if self._differs is None else self._differs(terms.software, terms.recipe)
+        if why:
+            raise Refusal("version", why)
         if terms.inspection:
             self._agree_to_look(terms)
 

@@ -44,6 +44,7 @@ from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.look import Look
 from fedsynth.deploy.site.run import Seal
 from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.software import difference
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
@@ -136,7 +137,15 @@ class SiteFile:
         seals = self.seals(len(holding.clients))
         looking = None if look is None else look(holding, self.policy)
         site = Site(
-            holding, self.policy, self.folder, made, seed=seed, device=device, seals=seals, look=looking
+            holding,
+            self.policy,
+            self.folder,
+            made,
+            seed=seed,
+            device=device,
+            seals=seals,
+            look=looking,
+            differs=difference,
         )
         paid = ledger_of(self.schema, self.path.parent / self.keys["data"]["schema"])
         if paid is not None:

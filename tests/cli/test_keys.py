@@ -189,3 +189,36 @@ def test_a_public_file_renamed_to_secret_is_refused(folder, tmp_path):
     path.chmod(0o600)
     with pytest.raises(BadInput, match="under a wrong name"):
         keys.load_keys(path)
+
+
+def test_a_site_joins_and_another_leaves_and_all_know_the_same_identities(tmp_path, capsys):
+    out = tmp_path / "KEYS"
+    assert run("create", "--sites", "berlin,lyon", "--clients", "3", "--out", out) == 0
+    before = keys.load_identities(out / "lyon" / "identities.json")
+    assert run("renew", out, "--add", "turin", "--drop", "berlin") == 0
+    for party in ("server", "lyon", "turin"):
+        assert set(keys.load_identities(out / party / "identities.json")) == {"lyon", "turin"}
+    name, identity = keys.load_identity(out / "turin" / "identity.key")
+    known = keys.load_identities(out / "lyon" / "identities.json")
+    assert name == "turin" and signed_by(known["turin"], identity.sign(b"hello"), b"hello")
+    assert known["lyon"] == before["lyon"]
+    assert not (
+        out / "berlin" / "he.secret"
+    ).exists()  # what berlin has opens nothing that is sealed from now on
+    assert keys.problems(out) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--add", "lyon"], "is there already"),
+        (["--add", "turin"], "sums of up to 2; make new ones with fedsynth keys create --clients 3"),
+        (["--add", "server", "--drop", "lyon"], "not server or clients"),
+        (["--drop", "turin"], "drop='turin': no such site"),
+        (["--drop", "lyon", "--drop", "berlin"], "nobody could open sums"),
+    ],
+)
+def test_members_that_do_not_fit_are_refused_and_nothing_changes(folder, capsys, words, said):
+    before = (folder / "keys.json").read_text()
+    assert run("renew", folder, *words) == 2
+    assert said in capsys.readouterr().err and (folder / "keys.json").read_text() == before

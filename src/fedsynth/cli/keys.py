@@ -55,15 +55,19 @@ def renew(
     identity: Annotated[
         list[str] | None, option("Also give this site a new identity; may be repeated.")
     ] = None,
+    add: Annotated[list[str] | None, option("A new site; may be repeated.")] = None,
+    drop: Annotated[list[str] | None, option("A site that leaves; may be repeated.")] = None,
     as_json: flags.AsJson = False,
 ) -> None:
     """Replace the encryption keys. The old secrets stay beside the new ones until you delete them.
+
+    Every site then gets its new folder: all of them have to know the same identities.
 
     Example: fedsynth keys renew KEYS --identity lyon
     """
     from fedsynth.transport import keys
 
-    record = keys.renew(folder, identity or [])
+    record = keys.renew(folder, identity or [], add=add or [], drop=drop or [])
     show_result(as_json, record.to_json(), _words(folder, record))
 
 

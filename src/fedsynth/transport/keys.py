@@ -146,15 +146,22 @@ def create(
     return record
 
 
-def renew(folder: Path, identities: Sequence[str] = ()) -> Record:
-    """Replace the encryption keys, and these sites' identities; old secrets stay beside as he-SERIAL.secret."""
+def renew(
+    folder: Path, identities: Sequence[str] = (), *, add: Sequence[str] = (), drop: Sequence[str] = ()
+) -> Record:
+    """Replace the encryption keys, and these sites' identities; old secrets stay beside as he-SERIAL.secret.
+
+    Sites to `add` get a folder and an identity, those to `drop` are no longer known to the others.
+    """
     old = Record.load(folder)
-    unknown = [name for name in identities if name not in old.sites]
-    if unknown:
-        raise BadInput(f"identity={unknown[0]!r}: no such site; known: {', '.join(old.sites) or 'none'}")
+    for flag, names in (("identity", identities), ("drop", drop)):
+        unknown = [name for name in names if name not in old.sites]
+        if unknown:
+            raise BadInput(f"{flag}={unknown[0]!r}: no such site; known: {', '.join(old.sites) or 'none'}")
+    _check_members(old, add, drop)
     keys = Keys.fresh(old.parameters)
-    public = dict(old.sites)
-    for name in identities:
+    public = {name: key for name, key in old.sites.items() if name not in drop}
+    for name in (*identities, *add):
         fresh = Identity.fresh()
         _identity(folder / name, name, fresh)
         public[name] = fresh.public.hex()
@@ -167,6 +174,25 @@ def renew(folder: Path, identities: Sequence[str] = ()) -> Record:
     )
     _write(folder, record, keys)
     return record
+
+
+def _check_members(old: Record, add: Sequence[str], drop: Sequence[str]) -> None:
+    for name in add:
+        if name in old.sites or list(add).count(name) > 1:
+            raise BadInput(
+                f"add={name!r}: is there already; fedsynth keys renew --identity gives it a new one"
+            )
+    _check_sites((*old.sites, *add))
+    left = len(old.sites) + len(add) - len(drop)
+    if left > old.clients:
+        raise BadInput(
+            f"add={','.join(add)}: {left} sites, but these keys are for sums of up to {old.clients}; make new ones "
+            f"with fedsynth keys create --clients {left}"
+        )
+    if old.holder in drop or left < 1:
+        raise BadInput(
+            f"drop={','.join(drop)}: nobody could open sums; make new keys with fedsynth keys create"
+        )
 
 
 def problems(folder: Path) -> list[str]:
@@ -254,15 +280,19 @@ def _check(out: Path, clients: int | None, sites: Sequence[str], holder: str | N
         )
     if clients is not None and clients < max(1, len(sites)):
         raise BadInput(f"clients={clients}: expected at least one, and no fewer than the {len(sites)} sites")
+    _check_sites(sites)
+    if holder is not None and holder not in sites:
+        raise BadInput(
+            f"holder={holder!r}: the key-holder is one of the sites; known: {', '.join(sites) or 'none'}"
+        )
+
+
+def _check_sites(sites: Sequence[str]) -> None:
     odd = [name for name in sites if not _NAME.fullmatch(name) or name in (SERVER, CLIENTS)]
     if odd or len(set(sites)) != len(sites):
         raise BadInput(
             f"sites={','.join(sites)}: each has a name of its own of letters, digits, dots and dashes, not {SERVER} or "
             f"{CLIENTS}"
-        )
-    if holder is not None and holder not in sites:
-        raise BadInput(
-            f"holder={holder!r}: the key-holder is one of the sites; known: {', '.join(sites) or 'none'}"
         )
 
 

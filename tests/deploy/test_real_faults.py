@@ -2,20 +2,24 @@
 
 import json
 import os
-import random
+import shutil
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
 from real_sites import SITES, Federation, until
 
+from fedsynth.deploy.environment import SITE_FILE
+from fedsynth.deploy.nvflare.metrics import is_connected
 from fedsynth.deploy.nvflare.session import Line
+from fedsynth.errors import FedsynthError
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
 
 pytest_plugins = ["real_sites"]
 pytestmark = pytest.mark.recipe
-PARTIES = ("server", *SITES)
 
 
 def kill(federation: Federation, party: str, which: str) -> bool:
@@ -46,6 +50,15 @@ def check(out, federation: Federation, asked: float = 8.0) -> list[dict]:
         own = Ledger(federation.folder / name / "state" / "ledger.jsonl")
         assert own.verify() == []
     return history
+
+
+def connected(federation: Federation) -> set[str]:
+    """The sites that the server has now; none if it does not answer yet."""
+    try:
+        with Line(federation.coordinator()) as line:
+            return set(line.sites())
+    except FedsynthError:
+        return set()
 
 
 def stall(federation: Federation, out, log_before: int) -> None:
@@ -103,6 +116,28 @@ def test_a_stall_a_killed_job_process_and_a_killed_coordinator_cost_no_result(
     assert "going on from the server's checkpoint" in log
 
 
+def test_a_copy_of_a_site_is_refused_while_the_site_is_connected_and_all_concerned_are_told(
+    federation: Federation, tmp_path
+):
+    until("all sites", lambda: connected(federation) == set(SITES))
+    true = federation.family("cern")["engine"]
+    kit = shutil.copytree(federation.kit("cern"), tmp_path / "kit")
+    shutil.copytree(federation.folder / "cern", tmp_path / "cern")
+    said, log = federation.folder / "server.log", tmp_path / "copy.log"
+    words = [sys.executable, "-m", "fedsynth.deploy.nvflare.node", str(kit), "site", ""]
+    own = {**os.environ, SITE_FILE: str(tmp_path / "cern" / "site.toml")}
+    with log.open("ab") as file:
+        copy = subprocess.Popen(words, stdout=file, stderr=file, env=own)
+    try:
+        until("the server's line", lambda: "site cern is connected, and a second process" in said.read_text())
+        until("the copy's line", lambda: "does not keep this connection" in log.read_text())
+        assert is_connected(true, federation.port) and connected(federation) == set(SITES)
+    finally:
+        copy.terminate()
+        copy.wait(120)
+    assert "does not keep" not in (federation.folder / "cern.log").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "party, which", [("ada", "engine"), ("ada", "watch"), ("server", "engine"), ("server", "job")]
@@ -139,24 +174,3 @@ def test_a_site_that_hangs_is_left_out_and_may_come_back(federation: Federation,
     assert coordinator.wait(900) == 0, (federation.folder / "coordinator.log").read_text()[-2000:]
     check(out, federation)
     assert any(line["dropped"] for line in Folder(federation.server_run()).read_rounds())
-
-
-@pytest.mark.slow
-def test_random_kills_never_lose_a_run(federation: Federation, tmp_path):
-    """FEDSYNTH_KILLS of them (default 100), a few in each run, at random moments."""
-    rng, left, number = random.Random(), int(os.environ.get("FEDSYNTH_KILLS", "100")), 0
-    while left > 0:
-        out = tmp_path / f"RUN{number}"
-        number += 1
-        coordinator = federation.begin_run(out, "--rounds", "40", "--round-timeout", "20")
-        for _ in range(min(left, 3)):
-            try:
-                coordinator.wait(rng.uniform(1, 20))
-                break
-            except Exception:  # still running
-                party, which = rng.choice(PARTIES), rng.choice(("engine", "job", "job"))
-                left -= kill(federation, party, which)
-        if coordinator.wait(600) != 0:
-            resumed = federation.resume(out)
-            assert resumed.returncode == 0, resumed.stderr
-        check(out, federation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,6 +94,7 @@ def abort(
     Example: fedsynth federation abort kits 1f0c2a6e
     """
     with federation_installed():
+        from fedsynth.deploy.coordinator import Coordinator
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.session import ENDED, Line
     with Line(Kit.load(folder, "coordinator")) as line:
@@ -104,7 +106,7 @@ def abort(
         name = matching[0]["job"]
         if matching[0]["state"] == ENDED:
             raise BadInput(f"job {name}: it has ended already; there is nothing to abort")
-        line.abort(name)
+        line.stop(name, f"the job was ended by hand (fedsynth federation abort); {Coordinator.advice}")
     show(
         as_json,
         {"aborted": name, "run": matching[0]["run"]},
@@ -120,10 +122,18 @@ def _jobs(line: Line) -> list[dict[str, Any]]:
             "run": job.get("name"),
             "state": line.stage(str(job.get("job_id"))),
             "status": job.get("status"),
-            "since": job.get("submit_time"),
+            "since": _moment(job.get("submit_time")),
         }
         for job in line.jobs()
     ]
+
+
+def _moment(seconds: Any) -> str:
+    """When a job was submitted, by this machine's clock; the engine tells seconds since 1970."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(seconds)))
+    except (TypeError, ValueError):
+        return str(seconds)
 
 
 def _job_line(job: dict[str, Any]) -> str:

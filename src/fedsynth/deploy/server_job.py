@@ -6,7 +6,6 @@ next one continues from the last finished round.
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from fedsynth.deploy.link.messages import Terms
 from fedsynth.deploy.link.patience import Patience, TooFewSites
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.link.sealed import SealedLink
+from fedsynth.deploy.memory import EVERY, give_back, resident_bytes
 from fedsynth.deploy.participation import terms_of
 from fedsynth.deploy.sealed_release import SealedGenerator
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
@@ -343,6 +343,8 @@ class _Run:
         # whoever is back is seen by the engine; when its absence was noticed may show that it was drawn
         away = sorted(members if self._trained.pace else members - set(self.remote.roster.present))
         self.tell(line={**self._trained.history[-1], "epsilon": epsilon}, rounds=rounds, away=away)
+        if done.version % EVERY == 0:
+            give_back()
         resident = resident_bytes()
         self._first_resident = self._first_resident or resident
         if self.regroup.is_set() or (resident - self._first_resident > _GROWTH and done.version < rounds):
@@ -363,15 +365,6 @@ class _Run:
 
     def _adopt_earlier(self) -> None:
         Ledger(self.place.ledger).adopt(self._earlier())
-
-
-def resident_bytes() -> int:
-    """The memory of this process; 0 where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class _Nobody:

@@ -11,12 +11,16 @@ from fedsynth.deploy.environment import NOTICES, SITE_FILE
 from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.link.codec import BadMessage, fingerprint
 from fedsynth.deploy.link.messages import Refuse, read, write
+from fedsynth.deploy.memory import EVERY_MESSAGES, give_back
 from fedsynth.deploy.site.site import Site
 from fedsynth.deploy.site.site_file import SiteFile
 
 
 class SiteJob:
     """Makes the site on the first message, so that rows are read once a job."""
+
+    def __init__(self) -> None:
+        self._messages = 0
 
     @cached_property
     def _site(self) -> Site:
@@ -28,6 +32,9 @@ class SiteJob:
             site = self._site
         except Exception as error:
             return _cannot_begin(payload, error)
+        self._messages += 1
+        if self._messages % EVERY_MESSAGES == 0:
+            give_back()
         return site.handle(payload)
 
 

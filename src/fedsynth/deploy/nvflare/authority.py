@@ -136,8 +136,13 @@ class Authority:
                 when = datetime.datetime.fromisoformat(entry.revoked)
                 one = x509.RevokedCertificateBuilder(int(entry.serial, 16), when).build()
                 builder = builder.add_revoked_certificate(one)
-        signed = builder.sign(self.key, hashes.SHA256())
-        write_file(self.folder / _REVOKED, signed.public_bytes(serialization.Encoding.PEM))
+        path = self.folder / _REVOKED
+        void = [entry.serial for entry in entries if entry.revoked]
+        if not path.exists() or void != [entry.serial for entry in self.issued() if entry.revoked]:
+            signed = builder.sign(
+                self.key, hashes.SHA256()
+            )  # a list that changed: servers check everybody anew
+            write_file(path, signed.public_bytes(serialization.Encoding.PEM))
         write_file(self.folder / _ISSUED, json.dumps([asdict(entry) for entry in entries], indent=1) + "\n")
 
 

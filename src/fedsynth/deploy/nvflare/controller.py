@@ -28,7 +28,9 @@ from fedsynth.errors import FedsynthError
 
 TASK = "exchange"
 ASKED = "run.json"  # in the job's configuration folder: what the coordinator asks for
-NEWS, FETCH, DONE, REGROUP = "fedsynth.news", "fedsynth.fetch", "fedsynth.done", "fedsynth.regroup"
+NEWS, FETCH, DONE, REGROUP, STOP = (
+    f"fedsynth.{name}" for name in ("news", "fetch", "done", "regroup", "stop")
+)
 CHUNK = 2**20  # bytes of a file in one answer
 LARGEST = 2**28  # bytes of a message that is accepted
 _POLL_S = 0.2
@@ -62,6 +64,9 @@ class Desk:
             return {**self.news, "history": self.history[after : after + 500], "files": sizes}
         if topic == FETCH:
             return {"data": self._chunk(str(question.get("file", "")), int(question.get("offset", 0)))}
+        if topic == STOP:
+            self.tell(state="failed", error=str(question.get("reason", "")), resumable=True)
+            return {}
         (self.done if topic == DONE else self.regroup).set()
         return {}
 
@@ -129,7 +134,7 @@ class Exchange(Controller):
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Open the desk."""
-        for topic in (NEWS, FETCH, DONE, REGROUP):
+        for topic in (NEWS, FETCH, DONE, REGROUP, STOP):
             fl_ctx.get_engine().register_app_command(topic, self._desk.answer)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:

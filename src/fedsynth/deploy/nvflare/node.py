@@ -20,7 +20,7 @@ from fedsynth.data.configuration import read_file
 from fedsynth.data.lock import alone
 from fedsynth.deploy.environment import METRICS_PORT, NOTICES, SITE_FILE
 from fedsynth.deploy.nvflare.kits import REVOKED, Kit, Unreachable
-from fedsynth.deploy.nvflare.metrics import Metrics, served
+from fedsynth.deploy.nvflare.metrics import Metrics, family_of, is_connected, served
 from fedsynth.deploy.nvflare.upkeep import tidy
 from fedsynth.errors import BadInput
 
@@ -33,6 +33,7 @@ _ENGINE = {
     "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "20",  # seconds that a dead job is shown as running; else 900
 }
 _TIDY_S = 60.0
+_CONTACT_S, _UNHEARD = 5.0, 6  # seconds between looks, and looks without a connection until it is said
 _LOCK, _NUMBER, _NOTICES = "running.lock", "running.pid", "notices.log"
 
 
@@ -82,6 +83,8 @@ class Node:
     _stopping: threading.Event = field(default_factory=threading.Event, init=False)
     _noticed: int = field(default=0, init=False)  # bytes of the notices that were printed
     _tidy_at: float = field(default=0.0, init=False)
+    _contact_at: float = field(default=0.0, init=False)
+    _without_contact: int = field(default=0, init=False)  # looks in a row that saw no connection
     _list_in_use: bytes = field(default=b"", init=False)  # of void certificates, when the engine was started
 
     def run(self) -> None:
@@ -135,9 +138,30 @@ class Node:
                 for line in dict.fromkeys(file.read().splitlines()):
                     self.say(f"{self.kit.title}: {line}")
         self._noticed = size
+        if self.kit.role == "site" and time.monotonic() > self._contact_at:
+            self._contact_at = time.monotonic() + _CONTACT_S
+            self._check_contact()
         if time.monotonic() > self._tidy_at:
             self._tidy_at = time.monotonic() + _TIDY_S
             tidy(self.kit.folder)
+
+    def _check_contact(self) -> None:
+        """Say, once, that the server answers but does not keep this site's connection."""
+        connected = is_connected(family_of(os.getpid()), self.kit.port)
+        if connected and self._without_contact >= _UNHEARD:
+            self.say(f"{self.kit.title}: connected again")
+        self._without_contact = 0 if connected else self._without_contact + 1
+        if self._without_contact != _UNHEARD:
+            return
+        try:
+            self.kit.reach()
+        except BadInput as error:
+            self.say(f"{self.kit.title}: not connected: {error}")
+        else:
+            self.say(
+                f"{self.kit.title}: the server answers but does not keep this connection. Does another process run "
+                "with this kit, or a copy of it? A site runs once: stop the other, or ask the server's operator"
+            )
 
     def _live(self) -> None:
         """Run the engine's process until it ends, is told to stop, or has an old list of void certificates."""

@@ -17,13 +17,14 @@ from typing import Any, Self, TypeVar
 from nvflare.fuel.flare_api.api_spec import InternalError, JobNotRunning, NoReply
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from fedsynth.deploy.nvflare.controller import ASKED, DONE, FETCH, NEWS, REGROUP, TASK
+from fedsynth.deploy.nvflare.controller import ASKED, DONE, FETCH, NEWS, REGROUP, STOP, TASK
 from fedsynth.deploy.nvflare.kits import COORDINATOR, Kit
 from fedsynth.errors import FedsynthError
 
 TASK_INTERVAL_S = 0.05  # how long a site waits before it asks for the next task
 SERVER_JOB, SITE_JOB = "fedsynth.deploy.server_job.ServerJob", "fedsynth.deploy.site_job.SiteJob"
 WAITS, WORKS, ENDED = "waits", "works", "ended"
+_HEAR_S = 5.0  # coordinators ask every second
 _ALL = 2**31  # rounds to leave out of an answer
 T = TypeVar("T")
 
@@ -135,6 +136,13 @@ class Line:
     def abort(self, job: str) -> None:
         """End a job now."""
         self._quiet(lambda: self._session.abort_job(job))
+
+    def stop(self, job: str, reason: str) -> None:
+        """End a job, after a moment in which its coordinator hears why and does not begin the next."""
+        self._ask(job, STOP, {"reason": reason})
+        wait_for(lambda: self.stage(job) == ENDED, _HEAR_S)
+        if self.stage(job) != ENDED:
+            self.abort(job)
 
     def _ask(self, job: str, topic: str, data: Mapping[str, Any]) -> dict[str, Any] | None:
         def command() -> dict[str, Any] | None:

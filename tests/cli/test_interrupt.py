@@ -1,5 +1,6 @@
 """Ctrl-C and kill -9 of a real process, then --resume: the finished model is that of a run that was not stopped."""
 
+import os
 import random
 import signal
 import subprocess
@@ -41,9 +42,12 @@ def straight(arguments, tmp_path_factory):
 
 
 def started(*more):
-    """The command as a process of its own."""
+    """The command as a process of its own, whose parent ignores Ctrl-C, as a shell does for a job in the background."""
     words = [sys.executable, "-m", "fedsynth.cli.main", *map(str, more)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=ignore
+    )
 
 
 def wait_for(process, out, rounds):
@@ -100,3 +104,15 @@ def test_killed_at_random_moments_then_resumed_equals_uninterrupted(arguments, s
     begun = Folder(out).recipe.exists()
     assert in_process(*(["run", "--resume", "--quiet"] if begun else arguments), "--out", out) == 0
     check(out, straight)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_keeps_nothing_ends_with_a_sentence_and_the_same_code(tmp_path, number):
+    secret = tmp_path / "passphrase"
+    os.mkfifo(secret, 0o600)
+    process = started("federation", "renew", tmp_path / "kits", "--passphrase-file", secret)
+    with secret.open("w"):  # opens once the command reads it
+        process.send_signal(number)
+        told, errors = process.communicate(timeout=600)
+    assert (process.returncode, told) == (3, "")
+    assert errors == "fedsynth: interrupted; start the same command again\n"

@@ -16,6 +16,8 @@ from fedsynth.errors import FedsynthError
 
 _SMALLER = "choose a smaller model or batch (fedsynth recipes NAME lists what --set takes), or fewer rows"
 
+_SIGNALLED = 130  # the command line's library ends so after an interrupt
+
 
 class Code(IntEnum):
     """How a command ended, for scripts."""
@@ -39,6 +41,11 @@ def ending(debug: bool = False) -> Iterator[None]:
     """Turn an error into its sentence and exit code. With `debug` its trace is shown; that of a bug is always kept."""
     try:
         yield
+    except SystemExit as left:
+        if left.code != _SIGNALLED:  # a command that does not know how to go on by itself
+            raise
+        tell("fedsynth: interrupted; start the same command again")
+        sys.exit(Code.INTERRUPTED)
     except FedsynthError as error:
         code = Code.INTERRUPTED if error.resumable else Code.REFUSED
         _end(code, error.in_flags or str(error), error, debug)

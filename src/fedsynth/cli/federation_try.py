@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,7 @@ def try_out(
     with federation_installed():
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.membership import create
-        from fedsynth.deploy.nvflare.node import check_port, stop
+        from fedsynth.deploy.nvflare.node import check_port
         from fedsynth.deploy.nvflare.session import Line, LineLost, wait_for
     from fedsynth.data.schema import Schema
     from fedsynth.deploy.rehearsal import count_clients, dealt_rows, write_site
@@ -82,11 +83,14 @@ def try_out(
     def settled() -> bool:
         return any(process.poll() is not None for process in processes.values()) or connected()
 
-    in_time = wait_for(settled, _PATIENCE_S, 1.0)
+    try:
+        in_time = wait_for(settled, _PATIENCE_S, 1.0)
+    except KeyboardInterrupt:
+        _stop_all(out, frames)
+        raise
     ended = [name for name, process in processes.items() if process.poll() is not None]
     if ended or not in_time:
-        for path in [out / "server", *(out / "sites" / name for name in frames)]:
-            stop(path)
+        _stop_all(out, frames)
         log = out / f"{ended[0]}.log" if ended else out / "server.log"
         why = f"{ended[0]} stopped" if ended else f"not all sites are connected after {_PATIENCE_S:g} s"
         last = (log.read_text().strip().splitlines() or [""])[-1]
@@ -97,6 +101,13 @@ def try_out(
         f"{what} --epsilon 1 --out {out}-run\n"
         f"and at the end:\n  fedsynth federation stop {out}"
     )
+
+
+def _stop_all(out: Path, sites: Iterable[str]) -> None:
+    from fedsynth.deploy.nvflare.node import stop
+
+    for path in [out / "server", *(out / "sites" / name for name in sites)]:
+        stop(path)
 
 
 def _start(out: Path, name: str, words: list[str]) -> subprocess.Popen[bytes]:

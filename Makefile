@@ -117,8 +117,9 @@ build/peers/.installed:
 bench-wide: install
 	$(BIN)/python benchmarks/wide_tables.py
 
+# hours: 1,000 masked rounds in one job, 300 kills of all parties and other slow tests; the summary is committed
 soak: install
-	$(BIN)/python -m pytest -m slow
+	FEDSYNTH_SOAK=$(CURDIR)/benchmarks/results/soak.json $(BIN)/python -m pytest -m slow
 
 # hours on a small machine; goes on where it stopped. FILES="privacy/clip.py" runs one file, MUTANTS=--survivors only what survived
 mutants: install

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from real_sites import SITES, Federation, until
+from real_sites import SITES, Federation, command, until
 
 from fedsynth.deploy.environment import SITE_FILE
 from fedsynth.deploy.nvflare.metrics import is_connected
@@ -114,6 +115,28 @@ def test_a_stall_a_killed_job_process_and_a_killed_coordinator_cost_no_result(
     assert len(history) >= 16
     log = (federation.folder / "coordinator.log").read_text()
     assert "going on from the server's checkpoint" in log
+
+
+def test_an_aborted_job_ends_its_run_at_the_coordinator_too(federation: Federation, tmp_path):
+    before, out, said = federation.server_run(), tmp_path / "RUN", federation.log_size()
+    coordinator = federation.begin_run(out, "--rounds", "60")
+    until("a round", lambda: federation.server_run() not in (None, before) and federation.rounds_done() >= 1)
+    job = json.loads((out / "federation.json").read_text())["job"]
+    listed = json.loads(command("federation", "jobs", str(federation.kits), "--json").stdout)["jobs"][-1]
+    assert (listed["job"], listed["state"]) == (job, "works")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", listed["since"])
+    aborted = command("federation", "abort", str(federation.kits), job[:8])
+    assert aborted.returncode == 0 and f"aborted job {job}" in aborted.stdout, aborted.stderr
+    assert coordinator.wait(600) == 3
+    assert "ended by hand (fedsynth federation abort); continue with --resume" in federation.said_since(said)
+    until("its end", lambda: f"job {job}" in ended(federation))
+    again = command("federation", "abort", str(federation.kits), job)
+    assert again.returncode == 2 and "it has ended already" in again.stderr
+
+
+def ended(federation: Federation) -> str:
+    lines = command("federation", "jobs", str(federation.kits)).stdout.splitlines()
+    return "\n".join(line for line in lines if ", ended (" in line)
 
 
 def test_a_copy_of_a_site_is_refused_while_the_site_is_connected_and_all_concerned_are_told(

@@ -187,7 +187,7 @@ METHOD = [
     "  its own that adds as many messages as there are clients (up to 4 · 10^7 numbers).",
     "- *lost* parties of secagg handed out shares and then sent no vector, which costs the server most: it rebuilds",
     "  the masks between each of them and each of its neighbors. Threshold 70% of the parties, 5% colluders; of 1,000",
-    "  parties each masks with 182 others. Opening is timed without the masks, and the time of expanding and",
+    "  parties each masks with 66 others. Opening is timed without the masks, and the time of expanding and",
     "  subtracting one is added for each.",
     "- The paper sealed with TenSEAL's tensors, which leave most slots empty; it gives the encryption time only.",
 ]

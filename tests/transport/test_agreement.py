@@ -17,6 +17,7 @@ from fedsynth.transport.agreement import (
     load,
     party_threshold,
     sparse_degree,
+    spot_checks,
 )
 
 
@@ -60,18 +61,42 @@ def tail(total, marked, drawn, least):
 
 @pytest.mark.parametrize(("count", "threshold", "colluders"), [(150, 140, 5), (120, 118, 20), (101, 90, 0)])
 def test_neighborhoods_are_the_smallest_that_fail_rarely(count, threshold, colluders):
+    missing = count - threshold + colluders
+
     def rare(degree, needed):
         exposed = tail(count - 1, colluders, degree, needed)
         stuck = 1 - tail(count - 1, threshold - 1, degree, needed)
-        return count * exposed <= Fraction(1, 2**40) and count * stuck <= Fraction(1, 2**20)
+        parted = Fraction(comb(missing, degree // 2), comb(count, degree // 2))  # a given row of half as many
+        secret = max(exposed, parted) * count <= Fraction(1, 2**40)
+        return secret and count * stuck <= Fraction(1, 2**20)
 
-    pairs = ((k, n) for k in range(8, count - 1, 2) for n in range(k // 2 + 2, k + 1))
+    pairs = ((k, n) for k in range(8, count - 1, 2) for n in range(k, 1, -1))
     assert sparse_degree(count, threshold, colluders) == next(pair for pair in pairs if rare(*pair))
     assert terms(count, threshold, colluders).degree == sparse_degree(count, threshold, colluders)
 
 
 def test_where_no_neighborhood_is_safe_everybody_is_in_it():
-    assert sparse_degree(101, 52, 0) == (100, 52)
+    assert sparse_degree(101, 70, 38) == (100, 70)
+
+
+@pytest.mark.parametrize(
+    ("count", "threshold", "colluders"), [(150, 140, 5), (300, 200, 15), (1000, 700, 50)]
+)
+def test_made_up_signatures_under_one_of_two_lists_are_missed_as_rarely_as_stated(
+    count, threshold, colluders
+):
+    """Half of those that two lists need; by exact chances of drawing none of them."""
+    made_up = -(-(2 * threshold - count - colluders) // 2)
+
+    def missed(checks):
+        return count * Fraction(comb(count - made_up, checks), comb(count, checks))
+
+    checks = spot_checks(count, threshold, colluders)
+    assert missed(checks) <= Fraction(1, 2**40) < missed(checks // 2)
+
+
+def test_nobody_is_left_unchecked_where_lists_could_share_nearly_all_signatures():
+    assert spot_checks(120, 61, 1) == 119 and spot_checks(101, 52, 0) == 100
 
 
 def test_each_of_the_terms_changes_what_is_signed():

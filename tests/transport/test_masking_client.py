@@ -7,7 +7,7 @@ import pytest
 from cohort import Cohort
 
 from fedsynth.errors import BadInput
-from fedsynth.transport.agreement import Cheated, dump
+from fedsynth.transport.agreement import Cheated, dump, spot_checks
 from fedsynth.transport.bits import frame, unframe, unpack
 from fedsynth.transport.masking_client import (
     OWN,
@@ -302,7 +302,19 @@ def test_some_who_are_no_neighbors_are_watched_too():
     party.answer("share", cohort.server.requests()[0])
     assert {0, *party._neighbors} < party._watched
     others = set(range(160)) - {0, *party._neighbors}
-    assert len(party._watched & others) == min(64, len(others))
+    assert len(party._watched & others) == spot_checks(160, 150, 0) < len(others)
+
+
+def test_a_second_list_with_made_up_confirmations_is_believed_by_nobody():
+    """Half of the parties sign a list without party 7; a server makes up what is missing to the threshold."""
+    cohort = Cohort(110, 100, dim=3)
+    cohort.run_until("confirm")
+    others = [party for party in range(110) if party != 7]
+    signed = {party: cohort.parties[party].answer("confirm", dump(others)) for party in others[:65]}
+    entries = [number(party) + signed.get(party, os.urandom(64)) for party in others[:100]]
+    for party in others[:65]:
+        with pytest.raises(Cheated, match="did not confirm the survivors"):
+            cohort.parties[party].answer("reveal", frame(entries))
 
 
 def test_keys_of_a_round_are_fresh():

@@ -2,17 +2,19 @@
 
 Up to 100 parties everybody masks with everybody (Bonawitz et al. 2017). Above, each masks with k neighbors only, on a
 random circle (Bell et al. 2020): k and the number of shares that open a secret follow from how many parties may
-collude or drop out, so that failure has probability 2^-40 (privacy) or 2^-20 (the sum opens). Everybody with everybody
+collude or drop out, so that failure has probability 2^-40 (privacy) or 2^-20 (the sum does not open). Everybody with everybody
 stands against a server that lies; neighbors stand against one that is curious, but does not itself choose whom to
 report as dropped out: that could cut the circle into arcs whose sums it learns.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+import numpy as np
 from scipy.stats import hypergeom
 
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
@@ -129,21 +131,43 @@ class Agreement:
 
 @lru_cache(maxsize=32)
 def sparse_degree(count: int, threshold: int, colluders: int) -> tuple[int, int]:
-    """The least even number of neighbors, and the shares that open a secret, for which both failures are rare.
+    """The least even number of neighbors, and the most shares that open a secret, for which failures are rare.
 
-    Privacy fails where colluders alone hold enough shares of a neighborhood; opening fails where drop-outs leave too
-    few. With random neighbors both are hypergeometric tails, times the number of parties (Bell et al. 2020, Section 4).
+    Privacy fails where colluders alone hold enough shares of a neighborhood, or where those who are neither colluding
+    nor gone fall apart on the circle; opening fails where drop-outs leave too few shares. With random places these
+    are hypergeometric tails and a run of half as many places, times the number of parties (Bell et al. 2020, Section
+    3). A majority of the neighbors is not needed: that all open the same list is what `spot_checks` are for.
 
-    >>> sparse_degree(1000, 900, 50)
-    (40, 22)
+    >>> sparse_degree(1000, 900, 50), sparse_degree(1000, 700, 50)
+    ((36, 19), (66, 23))
     """
     for degree in range(8, count - 1, 2):
-        for needed in range(degree // 2 + 2, degree + 1):
-            exposed = hypergeom.sf(needed - 1, count - 1, colluders, degree)
-            stuck = hypergeom.cdf(needed - 1, count - 1, threshold - 1, degree)
-            if count * exposed <= _SECRECY and count * stuck <= _SUCCESS:
-                return degree, needed
+        shares = np.arange(2, degree + 1)
+        exposed = hypergeom.sf(shares - 1, count - 1, colluders, degree)
+        stuck = hypergeom.cdf(shares - 1, count - 1, threshold - 1, degree)
+        enough = shares[(count * exposed <= _SECRECY) & (count * stuck <= _SUCCESS)]
+        if len(enough) and _falls_apart(count, count - threshold + colluders, degree // 2) <= _SECRECY:
+            return degree, int(enough[-1])
     return count - 1, threshold
+
+
+def _falls_apart(count: int, missing: int, half: int) -> float:
+    """A bound on the chance that `half` places in a row, which alone part a circle, are all missing somewhere."""
+    return count * math.prod(max(0, missing - step) / (count - step) for step in range(half))
+
+
+def spot_checks(count: int, threshold: int, colluders: int) -> int:
+    """Signatures by parties chosen at random that a party checks, so that no two lists of survivors are believed.
+
+    Honest parties sign one list, so of two lists with `threshold` signatures each at least 2 * threshold - count -
+    colluders are made up, and half of these under one of the two. Whoever is shown that one misses them all with a
+    probability of at most 2^-40, over all parties.
+
+    >>> spot_checks(1000, 900, 50), spot_checks(1000, 700, 50), spot_checks(1000, 530, 50)
+    (74, 181, 999)
+    """
+    share = max(1, 2 * threshold - count - colluders) / 2 / count
+    return min(count - 1, math.ceil(math.log(_SECRECY / count) / math.log1p(-share)))
 
 
 def dump(parties: Sequence[int]) -> bytes:

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from fedsynth.errors import BadInput
-from fedsynth.transport.agreement import STAGES, Agreement, Cheated, dump, load
+from fedsynth.transport.agreement import STAGES, Agreement, Cheated, dump, load, spot_checks
 from fedsynth.transport.bits import frame, pack, unframe
 from fedsynth.transport.primitives import (
     KEY,
@@ -36,7 +36,6 @@ from fedsynth.transport.primitives import (
 from fedsynth.transport.shamir import SHARE, split
 
 OWN, PAIRED = b"own", b"paired"  # the two kinds of secrets
-_SPOT_CHECKS = 64  # parties that are no neighbors and whose signatures are checked all the same
 
 
 def signed_keys(agreement: Agreement, party: int, keys: bytes) -> bytes:
@@ -207,7 +206,9 @@ class PartyRound:
             )
         self._neighbors = self.agreement.neighbors(present, of=self.number)[self.number]
         others = sorted(set(present) - {self.number, *self._neighbors})
-        by_chance = secrets.SystemRandom().sample(others, min(_SPOT_CHECKS, len(others)))
+        terms = self.agreement
+        checks = spot_checks(len(terms.roster), terms.threshold, terms.colluders)
+        by_chance = secrets.SystemRandom().sample(others, min(checks, len(others)))
         self._watched = frozenset((self.number, *self._neighbors, *by_chance))
 
     def _mask(self, request: bytes, vector: np.ndarray) -> bytes:

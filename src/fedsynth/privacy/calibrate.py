@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 
 from dp_accounting import DpEvent, NoOpDpEvent
 from dp_accounting.pld import privacy_loss_distribution as library
@@ -25,6 +26,7 @@ MOST_DOUBLINGS = 40
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
 _DIGITS = 5
 _SECANTS, _CLOSE = 6, 1e-4
+_NEAR = 1e-2  # how close a search at low precision comes
 
 
 def calibrate(
@@ -48,9 +50,8 @@ def calibrate(
         event = make_event(noise)
         return answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision).epsilon
 
-    low, high = _bracket(lambda noise: cost(noise, COARSE) <= epsilon, epsilon, delta)
-    low, high = _narrow(lambda noise: cost(noise, COARSE) <= epsilon, low, high, 1e-2)
-    return _finish(lambda noise: cost(noise, FINE), high, epsilon)
+    start, slope = _approach(lambda noise: cost(noise, COARSE), epsilon, delta)
+    return _finish(lambda noise: cost(noise, FINE), start, epsilon, slope)
 
 
 def _check_target(epsilon: float) -> None:
@@ -58,35 +59,48 @@ def _check_target(epsilon: float) -> None:
         raise BadInput(f"epsilon={epsilon}: a budget is above 0; 1 is strong, 8 is weak")
 
 
-def _bracket(enough: Callable[[float], bool], epsilon: float, delta: float) -> tuple[float, float]:
-    noise = 1.0
-    if enough(noise):
-        while enough(noise / 2):
-            noise /= 2
-            if noise < _LEAST_NOISE:
-                return noise / 2, noise
-        return noise / 2, noise
-    while not enough(noise):
-        noise *= 2
-        if noise > _MOST_NOISE:
+def _approach(cost: Callable[[float], float], epsilon: float, delta: float) -> tuple[float, float]:
+    """Noise that is enough, where a hundredth less is not, and how steeply cost falls there (both as logarithms).
+
+    Secant steps, and bisection where cost jumps or is flat.
+    """
+    low, high = 0.0, math.inf  # too little, and enough
+    noise, slope = 1.0, 1.0
+    spent = cost(noise)
+    for step in count(1):
+        low, high = (low, min(high, noise)) if spent <= epsilon else (max(low, noise), high)
+        if high < _LEAST_NOISE or high <= low * (1 + _NEAR) * (1 + 1e-9):
+            break
+        if low > _MOST_NOISE:
             raise BadInput(
                 f"no noise multiplier up to {_MOST_NOISE:g} reaches epsilon {epsilon:g} at delta {delta:g}: "
                 "releases whose cost does not depend on the noise already exceed the budget; raise epsilon "
                 "or leave some of them out"
             )
-    return noise / 2, noise
+        trial = noise * min(16.0, max(0.25, (spent / epsilon / (1 - _NEAR / 4)) ** (1 / slope)))
+        if epsilon * (1 - _NEAR / 2) <= spent <= epsilon:
+            trial = noise / (1 + _NEAR)
+        if not 0 < low < high < math.inf:
+            far = 0.5 if spent > epsilon else -0.5
+            trial = 2.0 ** round(math.log2(trial) + far)
+        elif step % 4 == 0 or not low < trial < high:
+            trial = math.sqrt(low * high)
+        after = cost(trial)
+        slope = _slope(noise, spent, trial, after, slope)
+        noise, spent = trial, after
+    return high, slope
 
 
-def _narrow(enough: Callable[[float], bool], low: float, high: float, ratio: float) -> tuple[float, float]:
-    while high / low > 1 + ratio:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return low, high
+def _slope(noise: float, spent: float, trial: float, after: float, known: float) -> float:
+    """How steeply cost falls with noise, on logarithms; what was known if two costs do not tell."""
+    if not 0 < after < math.inf or not 0 < spent < math.inf or after == spent or trial == noise:
+        return known
+    return min(4.0, max(0.3, math.log(spent / after) / math.log(trial / noise)))
 
 
-def _finish(cost: Callable[[float], float], noise: float, epsilon: float) -> float:
+def _finish(cost: Callable[[float], float], noise: float, epsilon: float, slope: float = 1.0) -> float:
     """Secant steps at full precision from a coarse answer; the smallest rounded value found within budget."""
-    best, slope = math.inf, 1.0
+    best = math.inf
     spent, noise = cost(round_up(noise)), round_up(noise)
     for _ in range(_SECANTS):
         if spent <= epsilon:
@@ -98,8 +112,7 @@ def _finish(cost: Callable[[float], float], noise: float, epsilon: float) -> flo
         if trial == noise:
             break
         after = cost(trial)
-        if 0 < after != spent > 0:
-            slope = min(4.0, max(0.3, math.log(spent / after) / math.log(trial / noise)))
+        slope = _slope(noise, spent, trial, after, slope)
         noise, spent = trial, after
     best = best if best < math.inf else noise
     while cost(best) > epsilon:

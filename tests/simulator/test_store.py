@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsynth.simulator.store import ClientStore
+from fedsynth.simulator.store import ClientStore, DeviceStore
 
 BLANK = {"encoder": torch.zeros(3), "encoder/steps": torch.zeros(1)}
 
@@ -96,3 +96,18 @@ def test_what_waits_survives_a_restart_and_is_kept_or_forgotten_by_client(tmp_pa
     assert again.read(ids, blank)["x"][:, 0].tolist() == [2.0, 1.0, 2.0]  # 2 still waits
     again.discard()
     assert again.read(ids, blank)["x"][:, 0].tolist() == [2.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "most", [2**30, 3 * 16, 0]
+)  # bytes of three clients; the store of a GPU, on a CPU here
+def test_a_device_keeps_no_more_than_it_may_and_forgets_nothing(most):
+    store = DeviceStore("cpu", most)
+    for ids, values in (([3, 900], [1.5, 2.5]), ([900, 4], [3.5, 4.5]), ([7, 8], [5.5, 6.5]), ([3], [9.5])):
+        store.read(np.array(ids), BLANK)
+        store.write(np.array(ids), memory(*values))
+        store.commit()
+        assert sum(rows.nbytes for rows in store._rows.values()) <= most
+    assert held(store, 900, 3, 4, 7, 8, 5) == [3.5, 9.5, 4.5, 5.5, 6.5, 0.0]
+    store.restore({})
+    assert held(store, 900, 3) == [0.0, 0.0]

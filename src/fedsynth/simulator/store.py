@@ -119,18 +119,28 @@ class ClientStore:
 
 
 class DeviceStore:
-    """The same on a GPU, for runs without a folder: nothing is copied to the host between rounds."""
+    """The same on a GPU, for runs without a folder: nothing is copied to the host between rounds.
 
-    def __init__(self, device: str) -> None:
+    Many clients that keep much would fill the GPU: beyond `most_bytes` they are kept in a file, as without one.
+    """
+
+    def __init__(self, device: str, most_bytes: int = 2**30) -> None:
         self._device = device
+        self._most_bytes = most_bytes
         self._rows: dict[str, Tensor] = {}
         self._places: dict[int, int] = {}
+        self._on_disk: ClientStore | None = None
 
     def read(self, ids: np.ndarray, blank: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The memory of these clients, [clients, size] each; `blank` for those that have none."""
         if not blank:
             return {}
         fresh = [client for client in dict.fromkeys(ids.tolist()) if client not in self._places]
+        size = sum(value.nbytes for value in blank.values())
+        if self._on_disk is None and (len(self._places) + len(fresh)) * size > self._most_bytes:
+            self._on_disk = self._moved()
+        if self._on_disk is not None:
+            return self._on_disk.read(ids, blank)
         for client in fresh:
             self._places[client] = len(self._places)
         for name, value in blank.items():
@@ -139,16 +149,30 @@ class DeviceStore:
         index = self._index(ids)
         return {name: self._rows[name][index] for name in blank}
 
+    def _moved(self) -> ClientStore:
+        """What all clients keep, in a file; nothing of it stays here."""
+        store = ClientStore()
+        store.write(np.fromiter(self._places, dtype=np.int64), self._rows)
+        store.commit()
+        self._rows.clear()
+        self._places.clear()
+        return store
+
     def write(self, ids: np.ndarray, memory: Mapping[str, Tensor]) -> None:
         """Remember for these clients."""
         if not memory:
+            return
+        if self._on_disk is not None:
+            self._on_disk.write(ids, memory)
             return
         index = self._index(ids)
         for name, value in memory.items():
             self._rows[name][index] = value.flatten(1)
 
     def commit(self, ids: np.ndarray | None = None) -> None:
-        """Nothing to do: there is no file that a crash could leave half written."""
+        """Nothing to do on the GPU: there is no file that a crash could leave half written."""
+        if self._on_disk is not None:
+            self._on_disk.commit(ids)
 
     def index(self) -> dict[str, Tensor]:
         """Nothing: this memory does not outlive its process."""
@@ -162,6 +186,9 @@ class DeviceStore:
         """Forget everything, as a new process would."""
         self._rows.clear()
         self._places.clear()
+        if self._on_disk is not None:
+            self._on_disk.close()
+            self._on_disk = None
 
     def _index(self, ids: np.ndarray) -> Tensor:
         return torch.tensor([self._places[client] for client in ids.tolist()], device=self._device)

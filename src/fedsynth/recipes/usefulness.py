@@ -1,23 +1,46 @@
-"""Whether a run can be useful at all, from public facts: its noise beside what clients may send, over all rounds."""
+"""Whether a run can be useful at all, from public facts: its noise beside what clients may send, and what they keep."""
 
 from __future__ import annotations
 
 import math
 
-from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.recipes.choice import choose
 from fedsynth.recipes.task import Task
+from fedsynth.rng import Rng
 from fedsynth.training.table_sums import TableSums
 
 # Both thresholds are judgements: below the first, what clients can teach a model is not clear of its noise; above the
 # second, the noise in a column's counts is more than a tenth of all rows.
 LEAST_SIGNAL = 5.0
 MOST_BLUR = 0.1
+MOST_KEPT = 2**30  # bytes that all clients together keep without a word
 
 
 def doubt(algorithm: Algorithm, task: Task) -> str | None:
-    """A sentence if noise hides what clients send, with what to do; None where it need not, or cannot be told.
+    """A sentence on what speaks against a run, with what to do; None where nothing does, or it cannot be told."""
+    return _hidden(algorithm, task) or _burden(algorithm, task)
+
+
+def _burden(algorithm: Algorithm, task: Task) -> str | None:
+    """What clients keep between rounds, where it is much: an encoder of its own is trained on a client's rows alone."""
+    if Home.CLIENT not in algorithm.homes.values():
+        return None
+    numbers = sum(value.numel() for value in algorithm.blank(algorithm.init(Rng(0))).values())
+    kept = 4 * numbers * task.clients
+    if kept <= MOST_KEPT:
+        return None
+    rows = f", trained on {task.records / task.clients:.3g} row(s) on average" if task.records else ""
+    shared = "; use --recipe fvae, which shares the encoder" if algorithm.name == "dpd_fvae" else ""
+    return (
+        f"what clients keep may not be worth it: {numbers:,} numbers at each of {task.clients:,} clients{rows}, "
+        f"{kept / 2**30:,.1f} GiB where they are simulated{shared}"
+    )
+
+
+def _hidden(algorithm: Algorithm, task: Task) -> str | None:
+    """A sentence if noise hides what clients send.
 
     In training, changes of at most the clip add up over the rounds and noise by its root, in every direction of the
     model. In counts, noise is compared with the share of rows in a cell of a single column.

@@ -6,7 +6,10 @@ python benchmarks/cohort_engine.py --case table-100 --threads 2
 from __future__ import annotations
 
 import resource
+import statistics
+import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -64,19 +67,30 @@ def clients_of(case: Case) -> Clients:
 
 
 def train(
-    algorithm: Algorithm, clients: Clients, device: str, chunk: int, rounds: int
+    algorithm: Algorithm,
+    clients: Clients,
+    device: str,
+    chunk: int,
+    rounds: int,
+    processor: list[float] | None = None,
 ) -> tuple[ServerState, list[float]]:
-    """The state after so many rounds, and the seconds that each took; the first, which warms up, is left out."""
-    rng, seconds = Rng(0), []
+    """The state after so many rounds, and the seconds that each took; the first, which warms up, is left out.
+
+    Seconds of the processor, which other work on the machine lengthens less, go to `processor`.
+    """
+    rng, seconds, ends = Rng(0), [], [time.process_time()]
 
     def seen(state: ServerState, finished: Round) -> None:
         if device != "cpu":
             torch.cuda.synchronize()
         seconds.append(finished.seconds)
+        ends.append(time.process_time())
 
     link = InProcess(clients, rng, device=device, chunk=chunk or None)
     state = algorithm.init(rng)
     state = run(algorithm, link, state, rng, lambda *_: None, seen, rounds)
+    if processor is not None:
+        processor += [after - before for before, after in pairwise(ends[1:])]
     return state, seconds[1:]
 
 
@@ -119,9 +133,11 @@ def main() -> None:
     elif options.chunk == 1:
         case = replace(case, cohort=case.sample)
     algorithm, clients = algorithm_of(case, bool(options.clients)), clients_of(case)
-    _, seconds = train(algorithm, clients, options.device, options.chunk, algorithm.rounds)
+    processor: list[float] = []
+    _, seconds = train(algorithm, clients, options.device, options.chunk, algorithm.rounds, processor)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    more: dict[str, float] = {"peak_gib": peak, "parameters": algorithm.dim - 1}
+    more: dict[str, object] = {"peak_gib": peak, "parameters": algorithm.dim - 1}
+    more["processor_s"] = [min(processor), statistics.median(processor), max(processor)]
     if options.check:
         more["from_plain"] = difference_from_plain(case)
         more["from_one_by_one"] = difference_from_one_by_one(case, options.device)

@@ -2,6 +2,7 @@
 
     make bench-simulator                            # about ten minutes; makes .venv-pfl for pfl
     python benchmarks/simulator.py --device cuda    # on a GPU machine; without pfl
+    python benchmarks/simulator.py --scale          # the number of clients alone; the rest of the results is kept
 
 All contenders train the same model on the same data with the same hyper-parameters, each in a process of its own,
 in turns; each is given one thread and then all cores, and its fastest round counts.
@@ -29,7 +30,7 @@ ROOT = HERE.parent
 PFL_VENV = ROOT / ".venv-pfl"
 PFL_PYTHON = PFL_VENV / "bin" / "python"
 PFL_NEEDS = ["torch==2.13.0", "pfl==0.6.0", "dp-accounting<0.6"]
-SCALE = (1_000, 10_000, 100_000)
+SCALE = (1_000, 10_000, 100_000, 1_000_000)
 
 Result = dict[str, Any]
 
@@ -56,7 +57,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each contender")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--scale", action="store_true", help="time the number of clients alone")
     options = parser.parse_args()
+    if options.scale:
+        results = json.loads(_page(options.device).with_suffix(".json").read_text())
+        write(results | scales(options.device), options.device)
+        return
     contenders = [COHORT, ALONE, PLAIN]
     if options.device == "cpu" and pfl_is_there():
         contenders.append(PFL)
@@ -64,7 +70,7 @@ def main() -> None:
     results = {
         "machine": machine(options.device),
         "cases": found,
-        "scale": {str(n): scale(n, options.device) for n in SCALE},
+        **scales(options.device),
     }
     write(results, options.device)
 
@@ -100,6 +106,11 @@ def race(case: str, contenders: list[Contender], device: str, repeats: int) -> d
                 if contender.key not in best or rate > best[contender.key]["updates_per_s"]:
                     best[contender.key] = result
     return best
+
+
+def scales(device: str) -> Result:
+    about = {**machine(device), "load": os.getloadavg()}
+    return {"scale_machine": about, "scale": {str(n): scale(n, device) for n in SCALE}}
 
 
 def scale(clients: int, device: str) -> Result:
@@ -141,18 +152,23 @@ def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines() if Path(path).exists() else []
 
 
-def write(results: Result, device: str) -> None:
+def _page(device: str) -> Path:
     name = "simulator" if device == "cpu" else f"simulator-{device.partition(':')[0]}"
-    folder = HERE / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    return HERE / "results" / f"{name}.md"
+
+
+def write(results: Result, device: str) -> None:
+    place = _page(device)
+    place.parent.mkdir(exist_ok=True)
+    place.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
     page = "\n".join(report(results)) + "\n"
-    (folder / f"{name}.md").write_text(page)
+    place.write_text(page)
     print("\n" + page)
 
 
 def report(results: Result) -> list[str]:
     about = results["machine"]
+    timed_on = results.get("scale_machine", about)
     where = about["gpu"] or f"{about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB"
     lines = [
         "# Client updates per second",
@@ -167,12 +183,14 @@ def report(results: Result) -> list[str]:
         "",
         "## Number of clients",
         "",
-        "Cohorts of 1,000; each client keeps its encoder and Adam's memory.",
+        "Cohorts of 1,000 on one thread; each client keeps its encoder and Adam's memory, 25,249 numbers, in a file;",
+        f"{timed_on['date']}, fedsynth {timed_on['fedsynth']}. Processor time: least, median and most of five rounds.",
         "",
     ]
-    lines += ["| clients | seconds a round | most memory, GiB |", "|---|---|---|"]
+    lines += ["| clients | seconds a round | of the processor | most memory, GiB |", "|---|---|---|---|"]
     for clients, result in results["scale"].items():
-        lines.append(f"| {int(clients):,} | {result['seconds']:.3f} | {result['peak_gib']:.2f} |")
+        spread = " ".join(f"{seconds:.3f}" for seconds in result.get("processor_s", []))
+        lines.append(f"| {int(clients):,} | {result['seconds']:.3f} | {spread} | {result['peak_gib']:.2f} |")
     return [*lines, "", "## How", "", *_method(results)]
 
 

@@ -169,6 +169,7 @@ def write(results: Result, device: str) -> None:
 def report(results: Result) -> list[str]:
     about = results["machine"]
     timed_on = results.get("scale_machine", about)
+    busy = timed_on.get("load", [0.0])[0] > 2 * timed_on["cores"]
     where = about["gpu"] or f"{about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB"
     lines = [
         "# Client updates per second",
@@ -185,6 +186,7 @@ def report(results: Result) -> list[str]:
         "",
         "Cohorts of 1,000 on one thread; each client keeps its encoder and Adam's memory, 25,249 numbers, in a file;",
         f"{timed_on['date']}, fedsynth {timed_on['fedsynth']}. Processor time: least, median and most of five rounds.",
+        *([f"Other work had the machine too (load {timed_on['load'][0]:.0f}): processor time tells."] * busy),
         "",
     ]
     lines += ["| clients | seconds a round | of the processor | most memory, GiB |", "|---|---|---|---|"]

@@ -18,6 +18,7 @@ import torch
 from cases import CASES, made_up
 from cohort_engine import algorithm_of, clients_of, train
 from plain import autoencoder, one_round
+
 from simulator import machine
 
 TURNS = 5

@@ -9,6 +9,7 @@ import platform
 import subprocess
 from collections import defaultdict
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -163,8 +164,11 @@ def _ranked(cells: Cells, tools: list[str], shared: list[tuple[str, float]]) -> 
     )
     least = len(SCORES) * len(shared)
     lines = [
-        f"The {len(tools)} tools below over the {len(shared)} cells that all of them have ({where}).",
-        f"1 is the best in a cell: {least} is the least sum, {least * len(tools)} the largest.",
+        *wrap(
+            f"The {len(tools)} tools below over the {len(shared)} cells that all of them have ({where}). 1 is the best "
+            f"in a cell: {least} is the least sum, {least * len(tools)} the largest.",
+            120,
+        ),
         "",
         "| | sum | AUC | accuracy | pairs |",
         "|---|---:|---:|---:|---:|",
@@ -273,18 +277,21 @@ def _parity(cells: Cells, over: Over) -> list[str]:
         for (table, method, epsilon), runs in cells.items()
         if method == "fedsynth" and table in tables and any(run in learned for run in runs)
     )
-    lucky = f"In {len(learned)} of {len(ours)} runs that happens to be the right one: {where}. In all others"
-    lines = [
-        "## Where pairs must fail",
-        "",
-        "Ten coins, and a label that says whether an odd number of the first two or three show heads: no pair of",
-        "columns says anything of the label. `marginals` asks for the label together with two other columns only",
-        "where its model holds these two as a pair, and between independent coins noise alone decides which pairs it",
-        f"holds. {lucky if learned else 'In all runs'} every pair is right",
-        f"and nothing can be learned of the label (AUC {min(others):.3f} to {max(others):.3f}). The recipe does not",
-        "notice: no noisy answer contradicts its model. Only a comparison with real rows (`fedsynth report`) shows it.",
-        "",
-    ]
+    words = (
+        "Ten coins, and a label that says whether an odd number of the first two or three show heads: no pair of "
+        "columns says anything of the label. `marginals` asks for the label together with two other columns only "
+        "where its model holds these two as a pair, and between independent coins noise alone decides which pairs it "
+        "holds. "
+    )
+    if learned:
+        words += f"In {len(learned)} of {len(ours)} runs the right pair is among them, by luck: {where}. "
+    if others:
+        words += (
+            f"In {len(others)} of {len(ours)} runs every pair is right and the label cannot be learned: AUC "
+            f"{min(others):.3f} to {max(others):.3f}. The recipe does not notice, as no noisy answer contradicts its "
+            "model; only a comparison with real rows (`fedsynth report`) shows it."
+        )
+    lines = ["## Where pairs must fail", "", *wrap(words, 120), ""]
     for table in tables:
         lines += _table(cells, over, table, "As many test rows")
     return lines

@@ -33,8 +33,8 @@ def test_ranks_count_the_cells_that_all_ranked_tools_have(table_page):
         ("fair", "mbi mst", 8.0, 0.8),
     )
     text = " ".join(table_page.page(measured, {}))
-    assert "The 2 tools below over the 2 cells that all of them have (fair at 1, 8)." in text
-    assert "The 3 tools below over the 1 cells that all of them have (fair at 1)." in text
+    assert "The 2 tools below, in the cells that all of them have (2: fair at 1, 8)." in text
+    assert "The 3 tools below, in the cells that all of them have (1: fair at 1)." in text
     assert "| **fedsynth `marginals`** | 9 | 3 | 3 | 3 |" in text.split("The 3 tools")[0]
     assert "| **fedsynth `marginals`** | 9 | 3 | 3 | 3 |" in text.split("The 3 tools")[1]
 
@@ -45,6 +45,7 @@ def test_losses_name_the_better_tool(table_page):
     )
     assert "In 0 of 1 comparisons" in text
     assert "- heart, epsilon 1: MST (mbi 2.0) has AUC 0.800 against 0.700" in text
+    assert "| MST (mbi 2.0) | 1 | 1 | 1 | 1 |" in text
     assert "| heart | MST (mbi) / MST (mbi) / MST (mbi) (2) |" in text
 
 

@@ -107,7 +107,8 @@ def page(cells: Cells, over: Over) -> list[str]:
         "# Private tables by fedsynth and by other tools",
         "",
         *INTRODUCTION.splitlines(),
-        f"{here['cpu']}, {here['cores']} shared cores, one thread a run; {here['date']}. {_measured(cells)}",
+        f"{here['cpu']}, {here['cores']} shared cores, one thread a run; {here['date']}.",
+        _measured(cells),
         "",
     ]
     lines += _ranks(cells) + _best(cells) + _losses(cells)
@@ -118,9 +119,11 @@ def page(cells: Cells, over: Over) -> list[str]:
 
 
 def _measured(cells: Cells) -> str:
-    """At which commits fedsynth was measured."""
+    """At which commits fedsynth was measured, and which tools have no cell."""
     commits = sorted({run["commit"] for key, runs in cells.items() if key[1] == "fedsynth" for run in runs})
-    return f"fedsynth's cells: commit {', '.join(commits)}."
+    missing = [TITLES[tool] for tool in SHORT if all(key[1] != tool for key in cells)]
+    nowhere = f" Not measured anywhere yet: {', '.join(missing)}." if missing else ""
+    return f"fedsynth's cells: commit {', '.join(commits)}.{nowhere}"
 
 
 def _mean(runs: list[dict[str, Any]], score: str) -> float:

@@ -52,6 +52,7 @@ def test_losses_name_the_better_tool(table_page):
 def test_a_run_over_the_limit_is_named_and_ranks_nowhere(table_page):
     measured = cells(("heart", "fedsynth", 1.0, 0.7), ("heart", "mbi mst", 1.0, 0.8))
     text = "\n".join(table_page.page(measured, {("heart", "mbi aim", 1.0): 1200.0}))
+    assert "Not measured anywhere yet: AIM (mbi 2.0), MST (dpmm 0.1.9)" in text
     assert "| AIM (mbi 2.0) | over the limit |" in text
     assert "| AIM (mbi 2.0) | over 1200 |" in text
     assert "AIM (mbi 2.0) |" not in text.split("## Who is best")[0]

@@ -11,7 +11,7 @@ from fedsynth.assess import suite
 from fedsynth.assess.attacks.shadow_game import MINUTES
 from fedsynth.assess.audit.audit import USUAL_CANARIES, USUAL_CONFIDENCE, Audit
 from fedsynth.assess.audit.audit_setup import Setup, write_audit
-from fedsynth.assess.inputs import check_tables, owned, read_judged
+from fedsynth.assess.inputs import check_rows, check_tables, owned, read_judged
 from fedsynth.assess.origin import Origin, origin_of
 from fedsynth.assess.report.internal import NAME, write_report
 from fedsynth.assess.report.public import write_public
@@ -31,7 +31,7 @@ from fedsynth.recipes.registry import all_recipes
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.released_files import write_released
-from fedsynth.synthesis.request import ROWS
+from fedsynth.synthesis.request import DELTA, ROWS
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def plan(
     clients: int,
     records: int,
     epsilon: float,
-    delta: float = 1e-5,
+    delta: float = DELTA,
     recipe: str | None = None,
     unit: str | None = None,
     trust: str | None = None,
@@ -98,7 +98,9 @@ def evaluate(
         name: _judged(data, known, text_column, ours=name != "synthetic") for name, data in judged.items()
     }
     known = owned(known, client_column, {named[name]: read[name] for name in ("real", "test")})
-    check_tables({named[name].partition(" ")[2] or name: read[name] for name in read}, known)
+    paths = {name: named[name].partition(" ")[2] or name for name in read}
+    check_tables({paths[name]: read[name] for name in read}, known)
+    check_rows({paths[name]: read[name] for name in ("real", "test")}, known)
     minutes = MINUTES if shadow_minutes is None else shadow_minutes
     origin = origin_of(run, privacy, epsilon, delta, read["real"], seed, minutes)
     return suite.evaluate(
@@ -165,6 +167,7 @@ def report(
         real_rows, test_rows = (_judged(data, released.schema, ours=True) for data in (real, test))
         released = _with_synthetic(folder, released)
         tables = {"the real table": real_rows, "the test table": test_rows}
+        check_rows(tables, released.schema)
         schema = owned(released.schema, client_column, tables)
         minutes = MINUTES if shadow_minutes is None else shadow_minutes
         how = vars(Origin.of_run(folder, real_rows, minutes=minutes)) | {"test": test_rows, "deep": deep}

@@ -35,7 +35,9 @@ def test_each_line_of_standard_input_answers_one_column(drafted, monkeypatch, ca
     schema = Schema.load(drafted / "schema.json")
     assert [column.allowed() for column in schema.columns] == ["0 to 110", "0 to 50", "F, M, X"]
     assert set(schema.provenance.values()) == {"public"} and schema.column("sex").type == "categorical"
-    assert "Nothing is inferred any more." in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Nothing is inferred any more." in printed
+    assert f"Next: fedsynth run FILE --schema {drafted / 'schema.json'} --epsilon 1 --out RUN" in printed
 
 
 def test_the_end_of_the_input_keeps_what_was_answered(drafted, monkeypatch, capsys):

@@ -34,7 +34,7 @@ def draft(folder, *more):
 def test_a_draft_is_written_and_says_what_to_review(folder):
     result = draft(folder)
     assert result.exit_code == 0
-    assert "age: integer, 20 to 40 (inferred: review, or pay for it)" in result.stdout
+    assert "age: integer, 20 to 40 (inferred)" in result.stdout
     schema = Schema.load(folder / "schema.json")
     assert (schema.label, schema.client, schema.inferred()) == ("ill", "id", ("age", "ill"))
 

@@ -11,7 +11,7 @@ import pandas as pd
 from fedsynth.assess.scores.holdout import check_apart
 from fedsynth.data.modality import Data, modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.table import check_columns
+from fedsynth.data.table import check, check_columns
 from fedsynth.errors import BadInput, nearest
 
 
@@ -28,6 +28,14 @@ def check_tables(files: Mapping[str, Data | None], schema: Schema) -> None:
         problems = check_columns(data, schema) if isinstance(data, pd.DataFrame) else []
         if problems:
             raise BadInput(f"{path}: does not fit the schema: {'; '.join(problems)}")
+
+
+def check_rows(files: Mapping[str, Data | None], schema: Schema) -> None:
+    """Refuse real rows with values that the schema does not allow: after minutes, most scores would fail over them."""
+    for path, data in files.items():
+        problems = check(data, schema) if isinstance(data, pd.DataFrame) else []
+        if problems:
+            raise BadInput(f"{path}: does not fit the schema: {'; '.join(problems[:5])}")
 
 
 def owned(schema: Schema, column: str | None, files: Mapping[str, Data | None]) -> Schema:

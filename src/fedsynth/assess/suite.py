@@ -23,7 +23,7 @@ from fedsynth.data.atomic import write_file
 from fedsynth.data.modality import Data, for_kind, kinds_of, modality_of
 from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput
+from fedsynth.errors import BadInput, nearest
 
 INTERNAL = "internal: made from real rows"
 SCORES = "scores.json"
@@ -60,7 +60,10 @@ class Evaluation:
         for score in self.scores:
             if score.name == name:
                 return score
-        raise BadInput(f"no score {name!r}; there are: {', '.join(score.name for score in self.scores)}")
+        raise BadInput(f"no score {name!r}; {nearest(name, [score.name for score in self.scores])}")
+
+    def __str__(self) -> str:
+        return "\n".join([f"Evaluation ({INTERNAL})", *(f"  {score}" for score in self.scores)])
 
     def _repr_html_(self) -> str:
         rows = {

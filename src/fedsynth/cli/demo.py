@@ -43,6 +43,7 @@ _FILES = {
     "synthetic.parquet": "may be published: the synthetic table",
     "generator.safetensors": "may be published: makes more rows",
     "privacy.json": "may be published: the privacy statement",
+    "public.html": "may be published: all of this as a page, open it in a browser",
     "schema.json": "may be published: the public schema",
     "ledger.jsonl": "every noisy release: what the statement adds up",
     "recipe.toml": "all settings of the run",

@@ -10,7 +10,7 @@ import typer
 from fedsynth.cli import flags, output
 from fedsynth.cli.exit_codes import Code
 from fedsynth.cli.flags import option
-from fedsynth.cli.output import files_in, show
+from fedsynth.cli.output import files_in, fold, show
 from fedsynth.errors import BadInput, Incompatible
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def inspect(
     from fedsynth.assess.report.labelling import write_labelling
     from fedsynth.inspection import inspection as simulated
     from fedsynth.inspection.config import inspection_of, model_keys, read_request
+    from fedsynth.inspection.previous import ROOT
     from fedsynth.synthesis.inputs import read_clients, schema_of
 
     request, keys = read_request(config)
@@ -86,7 +87,11 @@ def inspect(
         write_labelling(findings, out / LABELS)
     statement = findings.statement
     result = {"out": str(out), **findings.to_dict(), "privacy": statement.to_dict()}
-    show(as_json, result, "\n".join([*_lines(findings), f"\n{statement}\n\n{files_in(out)}"]))
+    following = f"Next: open {out / NAME} in a browser"
+    if (out / LABELS).exists():
+        following += f"; {out / LABELS} asks you for labels"
+    words = [*_lines(findings), "", f"{fold(str(statement))}\n\n{files_in(out, ROOT)}\n\n{following}"]
+    show(as_json, result, "\n".join(words))
 
 
 def _over_sites(

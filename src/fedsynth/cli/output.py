@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
+_INNER = (".lock", ".head")  # endings of files that nobody opens
 _WIDTH = 80  # of text whose reader is not known
 
 
@@ -55,9 +56,9 @@ def with_examples(text: str, width: int = _WIDTH - 2) -> str:
     return "\n\n".join(_example(part, width) for part in text.split("\n\n"))
 
 
-def files_in(folder: Path) -> str:
-    """The sentence that names a folder and the files that a command wrote there."""
-    names = sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".head")))
+def files_in(folder: Path, *inner: str) -> str:
+    """The sentence that names a folder and the files that a command wrote there, but for `inner` ones."""
+    names = sorted(path.name for path in folder.iterdir() if not path.name.endswith((*_INNER, *inner)))
     return fold(f"Written to {folder}: " + ", ".join(names))
 
 

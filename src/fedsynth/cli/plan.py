@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from fedsynth.cli import flags
 from fedsynth.cli.flags import option
 from fedsynth.cli.output import show, tell
 from fedsynth.errors import BadInput
+from fedsynth.synthesis.request import DELTA
 
 if TYPE_CHECKING:
     from fedsynth.recipes.plans import Plans
@@ -21,7 +23,7 @@ def plan(
     clients: Annotated[int, option("How many clients would take part.")],
     records: Annotated[int, option("How many records they hold together; a public guess will do.")],
     epsilon: Annotated[float, option("Privacy budget.")],
-    delta: flags.Delta,
+    delta: flags.Delta = DELTA,
     recipe: Annotated[str | None, option("Only this recipe; auto: the one that a run would take.")] = None,
     unit: Annotated[str | None, option("client or record (default: all that a recipe offers).")] = None,
     trust: Annotated[str | None, option("central, local or distributed (default: all offered).")] = None,
@@ -56,12 +58,17 @@ def plan(
 
 
 def _draw(plans: Plans, plot: Path, numbers: list[int]) -> None:
-    """Write the page or the chart, over the numbers of clients that were asked for, or doublings of today's."""
+    """Write the page or the chart, over doublings of today's clients, as far as was asked for."""
     from fedsynth.assess.report.plan_plot import save_plot
 
     clients = plans.population.clients
-    numbers = numbers or [clients * 2**power for power in range(1, _DOUBLINGS)]
-    charted = [run for number in (clients, *numbers) if (run := plans.main.projected(number)) is not None]
+    farthest = max(numbers, default=clients * 2 ** (_DOUBLINGS - 1))
+    doublings = [clients * 2**power for power in range(1, math.ceil(math.log2(farthest / clients)))]
+    charted = [
+        run
+        for number in sorted({clients, *doublings, farthest, *numbers})
+        if (run := plans.main.projected(number)) is not None
+    ]
     if plot.suffix == ".png" and not charted:
         raise BadInput(f"--plot {plot}: {plans.main.recipe.name} has no noise to plot; write a page (.html)")
     save_plot(plot, plans, charted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -199,22 +200,22 @@ def _print_result(synthesizer: Synthesizer, out: Path, as_json: bool) -> None:
     for note in synthesizer.notes:
         tell(f"fedsynth: {note}")
     statement = synthesizer.privacy
-    words = (
-        f"{fold(str(statement))}\n\n{files_in(out)}\n\n{_next(out, statement.private, synthesizer.schema)}"
-    )
+    words = f"{fold(str(statement))}\n\n{files_in(out)}\n\n{_next(out, synthesizer)}"
     show(as_json, {"out": str(out), "privacy": statement.to_dict()}, words)
 
 
-def _next(out: Path, private: bool, schema: Schema) -> str:
+def _next(out: Path, synthesizer: Synthesizer) -> str:
     """The commands that come next."""
     from fedsynth.data.modality import modality_of
 
-    fate = "may be published" if private else "has no complete promise: do not publish it"
+    schema, data = synthesizer.schema, synthesizer.request.data
+    known = data is not None and Path(data).exists()  # an address may hold a password
+    fate = "may be published" if synthesizer.privacy.private else "has no complete promise: do not publish it"
     ending = modality_of(schema).ending
-    rows = "FILE" if ending else "FOLDER"
+    rows = quote(str(data)) if known else "FILE" if ending else "FOLDER"
     return (
         f"Next: open {out / 'public.html'} in a browser (it {fate}), or\n"
-        f"  fedsynth report {out} --real {rows} --test {rows}   # is it faithful and useful?\n"
+        f"  fedsynth report {out} --real {rows}   # is it faithful and useful?\n"
         f"  fedsynth sample {out} --rows 1000 --out more{ending}"
     )
 

@@ -36,7 +36,7 @@ _REVIEW = (
 )
 
 _SOURCES = {
-    "inferred": "inferred: review, or pay for it",
+    "inferred": "inferred",
     "accepted": "accepted without asking",
     "paid": "paid for",
     "public": "as you declare",

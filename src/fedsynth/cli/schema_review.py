@@ -72,7 +72,15 @@ def review(
     left = known.inferred()
     reviewed = len(entries) - len(left)
     words = [f"Wrote {out or schema}: {_counted(reviewed)} reviewed."]
-    words += [f"Still inferred: {', '.join(left)}."] if left else ["Nothing is inferred any more."]
+    rows_of = file or "FILE"
+    if left:
+        words += [
+            f"Still inferred: {', '.join(left)}.",
+            f"Go on: fedsynth schema review {out or schema} {rows_of}",
+        ]
+    else:
+        words += ["Nothing is inferred any more."]
+        words += [f"Next: fedsynth run {rows_of} --schema {out or schema} --epsilon 1 --out RUN"]
     show(as_json, {"out": str(out or schema), "reviewed": reviewed, "inferred": list(left)}, "\n".join(words))
 
 
@@ -150,7 +158,8 @@ def _read(file: Path | None, schema: Schema) -> Data | None:
 
 
 def _question(entry: Inferred, number: int, count: int) -> str:
-    proposal = _wider(entry) or "as it is, if everybody knows that there are no others"
+    others = "value lies outside" if entry.column is not None and entry.column.numeric else "other exists"
+    proposal = _wider(entry) or f"as it is, if everybody knows that no {others}"
     if entry.column is None and entry.name.endswith("constraints"):
         proposal = "all of them, if they hold for everybody; or the numbers of those that do: 1, 3"
     return f"{number}/{count}  {entry.name}: {entry.described}\n  proposal: {proposal}"

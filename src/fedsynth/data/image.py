@@ -124,12 +124,12 @@ class Image(Modality):
             for key in ("height", "width")
             if type(getattr(schema, key)) is not int or getattr(schema, key) < 1
         ]
-        color = f"channels={schema.channels!r} must be 1 (grey) or 3 (RGB)"
+        color = f"channels={schema.channels!r} must be 1 (gray) or 3 (RGB)"
         return problems if schema.channels in (1, 3) else [*problems, color]
 
     def describe(self) -> str:
         """Say their size and whether they have color."""
-        color = "grey" if self.schema.channels == 1 else "color"
+        color = "gray" if self.schema.channels == 1 else "color"
         return f"images of {self.schema.height} × {self.schema.width} pixels, {color}"
 
     def read(self, path: Path | str, column: str | None = None) -> Images:

@@ -22,6 +22,10 @@ _HEAD = (
     f"\n{'recipe':16s}{'unit':7s}{'trust':12s}{'cohort':>8s}{'rounds':>7s}{'noise':>11s}{'in mean':>9s}"
     f"{'epsilon':>9s}"
 )
+LEGEND = (
+    "Cohort: clients in a round, on average. Noise: in multiples of the clip bound; by epsilon where answers are "
+    "randomized instead. Noise in the mean: what is left of it after averaging."
+)
 Progress = Callable[[str, int, int], None]  # which recipe, how many are done, of how many
 
 
@@ -93,7 +97,7 @@ class Plans:
         return "\n".join([*(fill(sentence, _WIDTH) for sentence in self.words), *self._lines()])
 
     def _lines(self) -> list[str]:
-        lines = [_HEAD, *map(_described, self.runs)]
+        lines = [_HEAD, *map(_described, self.runs), fill(LEGEND, _WIDTH), ""]
         lines += [fill(sentence, _WIDTH) for sentence in self.doubts]
         if self.projections:
             first = self.projections[0]
@@ -170,12 +174,22 @@ def _offers(
     return meeting if every else meeting[:1]
 
 
+def counted(cohort: float) -> str:
+    """How many clients, in few letters.
+
+    >>> counted(0.25), counted(341.3), counted(20_000), counted(1_234_567)
+    ('0.25', '341', '20,000', '1.23M')
+    """
+    if cohort >= 1e6:
+        return f"{cohort / 1e6:.3g}M"
+    return f"{cohort:,.0f}" if cohort >= 10 else f"{cohort:.2g}"
+
+
 def _described(run: PlannedRun) -> str:
     noise = "by epsilon" if run.noise_multiplier is None else f"{run.noise_multiplier:.4g}"
-    mean = "" if run.noise_in_mean is None else f"{run.noise_in_mean:.3g}"
-    cohort = f"{run.cohort:,.4g}" if run.cohort < 1e4 else f"{run.cohort:.2g}"
+    mean = "–" if run.noise_in_mean is None else f"{run.noise_in_mean:.3g}"
     return (
-        f"{run.recipe:16s}{run.unit:7s}{run.trust:12s}{cohort:>8s}{run.rounds:>7,d}{noise:>11s}{mean:>9s}"
+        f"{run.recipe:16s}{run.unit:7s}{run.trust:12s}{counted(run.cohort):>8s}{run.rounds:>7,d}{noise:>11s}{mean:>9s}"
         f"{run.epsilon:>9.3g}"
     )
 

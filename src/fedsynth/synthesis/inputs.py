@@ -75,8 +75,9 @@ def _owned(data: Data, source: Source, schema: Schema) -> RawClients:
     fits = isinstance(data, list | pd.DataFrame) if schema.vocabulary else modality.fits(data)
     if not fits:
         raise BadInput(
-            f"data: got a {type(data).__name__} for {modality.describe()}; expected {modality.expected}, the path of "
-            "a file, a list with one of these for each site, or what clients_from returns"
+            f"data: got an object of type {type(data).__name__} for {modality.describe()}; expected "
+            f"{modality.expected}, the path of a file, a list with one of these for each site, or what clients_from "
+            "returns"
         )
     return modality.owned(data, source)
 

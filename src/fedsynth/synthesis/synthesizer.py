@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -286,8 +287,8 @@ class Synthesizer:
                 else nearest(name, ("rows", "condition", "seed", "client_ids"))
             )
             raise BadInput(f"{name}: sample has no such argument; {meant}")
-        if rows is None:
-            raise BadInput("rows: say how many, for example sample(1000)")
+        if not isinstance(rows, Integral):
+            raise BadInput(f"rows={rows!r}: say how many, for example sample(1000)")
         if not client_ids:
             return self.generator.sample(rows, Rng(seed), condition)
         owners = pd.Series(self.generator.owners(rows, Rng(seed)), name=self.schema.client or "client")

@@ -119,10 +119,15 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
     inferred = schema.inferred()
     if inferred and request.seed is None and "inferred" not in request.accept:
         more = f" and {len(inferred) - _NAMED} more" if len(inferred) > _NAMED else ""
+        files = " ".join(name for name in (request.schema, request.data) if name)
+        review = (
+            f"review them with `fedsynth schema review {files}`"
+            if request.schema
+            else "say what is publicly known with `schema.made_public`"
+        )
         raise NotPrivate(
             f"columns {', '.join(inferred[:_NAMED])}{more}: types, bounds or categories were read from rows without "
-            f"paying; review them with `fedsynth schema review {request.schema or 'schema.json'}`, or say "
-            "--accept inferred"
+            f"paying; {review}, or say --accept inferred"
         )
 
 

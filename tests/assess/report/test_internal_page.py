@@ -7,9 +7,11 @@ import pytest
 from small_run import HOSTILE, make_run, scored
 
 from fedsynth.assess.report.attack_chapter import attack_chapter
+from fedsynth.assess.report.comparison_chapters import failures, useful_chapter
 from fedsynth.assess.report.internal import internal_page
 from fedsynth.assess.report.markup import join
 from fedsynth.assess.report.record import Record
+from fedsynth.assess.scores.score import failure
 from fedsynth.assess.suite import Evaluation
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, NotPrivate
@@ -38,6 +40,13 @@ def test_all_chapters_are_there(text):
 def test_failed_scores_are_shown_with_their_reason(text):
     assert text.count("the synthetic rows have one class") == 1
     assert "column shapes: bmi" in text and "all are missing" in text
+
+
+def test_many_failures_for_one_reason_are_counted_and_usefulness_points_to_them():
+    failed = [failure(f"mlp: score {number}", "too few rows") for number in range(11)]
+    assert "mlp: score 7; and 3 more" in failures(failed)
+    chapter = join(useful_chapter(failed).body)
+    assert "says why" in chapter and "--test FILE" not in chapter
 
 
 def test_every_line_of_the_ledger_is_in_the_timeline(run, text):

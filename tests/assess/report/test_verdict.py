@@ -122,4 +122,4 @@ BOUND = {"epsilon_lower": 6.5, "confidence": 0.95, "method": "white box"}
 )
 def test_the_scale_has_the_claim_and_every_bound_of_the_audit(audited, names):
     drawn = str(epsilon_scale(replace(CLAIM, audited=audited), []))
-    assert re.findall(r">([A-Z][^<:]*): at (?:most|least): ", drawn) == names
+    assert re.findall(r">([A-Z][^<:]*): at (?:most|least) ", drawn) == names

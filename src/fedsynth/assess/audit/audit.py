@@ -74,6 +74,23 @@ class Audit:
         """True if more was shown to leak than is claimed."""
         return self.epsilon_lower > self.claimed
 
+    def __str__(self) -> str:
+        one = self.one_run.detail
+        lines = [
+            f"Audit of {self.recipe}: {one['canaries']} canary {self.unit}s in one training.",
+            f"  claimed for the noisy releases:  at most  {self.claimed:.3f}  (epsilon at delta {self.delta:g})",
+        ]
+        for name, bound in (("white-box bound", self.white_box), ("one-run bound", self.one_run)):
+            sure = f"{bound.confidence:.0%} confidence; {bound.method}"
+            lines.append(f"  {name + ':':32} at least {bound.epsilon_lower:.3f}  ({sure})")
+        lines.append(f"  of the one run's {one['guesses']} guesses {one['correct']} were right")
+        verdict = (
+            "MORE LEAKS THAN IS CLAIMED: do not release; the code or the accounting is wrong."
+            if self.exceeds
+            else "No contradiction with the claim. This does not prove the claim: only its derivation does."
+        )
+        return "\n".join([*lines, verdict])
+
     def audited(self) -> dict[str, Any]:
         """The entry of privacy.json: the better bound, and both by name."""
         return {

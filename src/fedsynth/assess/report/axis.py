@@ -122,7 +122,9 @@ def distinct(names: Sequence[str], length: int) -> list[str]:
     """Names cut to `length` letters each that still differ: those that begin alike keep what tells them apart.
 
     >>> distinct(["age", "deductible_of_plan_a_year", "deductible_of_plan_b_year"], 12)
-    ['age', '…a…', '…b…']
+    ['age', 'deductibl…a…', 'deductibl…b…']
+    >>> distinct(["laboratory_value_01", "laboratory_value_02", "diagnosis.code.01", "diagnosis.code.02"], 12)
+    ['laborator…01', 'laborator…02', 'diagnosis…01', 'diagnosis…02']
     """
     cuts = [cut(name, length) for name in names]
     for short_name in {each for each in cuts if cuts.count(each) > 1}:
@@ -130,11 +132,14 @@ def distinct(names: Sequence[str], length: int) -> list[str]:
         alike = [names[place] for place in places]
         start = len(os.path.commonprefix(alike))
         end = len(os.path.commonprefix([name[start:][::-1] for name in alike]))
-        cores = [f"…{name[start : len(name) - end]}" + ("…" if end else "") for name in alike]
-        inner = [cut(core, length) for core in cores]
-        for number, place in enumerate(places):
-            cuts[place] = inner[number] if inner.count(inner[number]) == 1 else f"column {place + 1}"
-    return cuts
+        while start and alike[0][start - 1].isdigit():  # a number stays whole
+            start -= 1
+        for place, name in zip(places, alike, strict=True):
+            core = name[start : len(name) - end] + ("…" if end else "")
+            cuts[place] = cut(f"{name[: max(length - 1 - len(core), 0)]}…{core}", length)
+    return [
+        each if cuts.count(each) == 1 else cut(f"no. {place + 1}", length) for place, each in enumerate(cuts)
+    ]
 
 
 def cut(words: str, length: int) -> str:

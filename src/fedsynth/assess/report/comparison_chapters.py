@@ -18,6 +18,7 @@ from fedsynth.assess.scores.tuned_classifier import ORDER, REGRET
 from fedsynth.assess.suite import Evaluation
 
 _USES = tuple(name.partition(": ")[0] for name in (ORDER, REGRET, FEW_ROWS, RARE_CLASS))
+_MOST_NAMED = 8  # scores that failed for one reason
 _GOALS = {"max": "higher is better", "min": "lower is better", "range": "should lie within"}
 
 
@@ -56,7 +57,7 @@ def _score_row(score: Score) -> list[Any]:
         ]
     value = f"{score.value:.3f}" + ("" if score.spread is None else f" ± {score.spread:.3f}")
     bounded = all(abs(end) < 1e9 for end in score.range) and score.goal != "range"
-    drawn = meter(score.value, *score.range, score.goal, f"{score.name}: {value}") if bounded else ""
+    drawn = meter(score.value, *score.range, score.goal, f"{score.name}: {value}") if bounded else "–"
     return [score.name, value, drawn, goal]
 
 
@@ -71,9 +72,14 @@ def failures(scores: Sequence[Score]) -> Markup | None:
             reasons.setdefault(str(reason), []).append(f"{score.name}: {part}")
     if not reasons:
         return None
-    rows = [["; ".join(names), reason] for reason, names in reasons.items()]
+    rows = [[_first(names), reason] for reason, names in reasons.items()]
     body = table(["could not be measured", "reason"], rows, "Scores that failed", class_="stack")
     return tag("div", tag("h3", "What could not be measured"), body, class_="failed-scores")
+
+
+def _first(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMED
+    return "; ".join(names[:_MOST_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def faithful_chapter(evaluation: Evaluation) -> Section:
@@ -117,8 +123,13 @@ def useful_chapter(scores: Sequence[Score]) -> Section:
         "The disc is a classifier that learned from synthetic rows, the upright stroke is one that learned from real "
         "rows, and the cross is always giving the most frequent answer. The closer the disc to the stroke, the better."
     )
-    empty = tag("p", "To measure this, name real rows that the generator never saw with --test FILE.")
-    body: list[Any] = [empty]
+    tried = any(topic(score) == "useful" for score in scores)
+    empty = (
+        "Nothing here could be measured; “What could not be measured” above says why."
+        if tried
+        else "To measure this, name real rows that the generator never saw with --test FILE."
+    )
+    body: list[Any] = [tag("p", empty)]
     if pictures:
         body = [tag("p", words, class_="soft"), tag("div", pictures, class_="charts")]
     listed = [score for score in scores if topic(score) == "useful"]

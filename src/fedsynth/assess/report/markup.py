@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-_VOID = {"meta", "link", "img", "br", "input", "hr"}
+_VOID = {"meta", "link", "img", "br", "wbr", "input", "hr"}
 
 
 class Markup(str):
@@ -40,6 +41,15 @@ def join(children: Any) -> Markup:
     if isinstance(children, str) or not isinstance(children, Iterable):
         return Markup(escape(_text(children), quote=False))
     return Markup("".join(join(child) for child in children))
+
+
+def breakable(name: str) -> Markup:
+    """A name that a narrow place breaks after an underscore or a dot, rather than anywhere.
+
+    >>> breakable("blood_pressure")
+    'blood_<wbr>pressure'
+    """
+    return Markup(re.sub(r"(?<=[_.])(?=\w)", tag("wbr"), join(name)))
 
 
 def scrolled(content: Markup, label: str) -> Markup:

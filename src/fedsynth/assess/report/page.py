@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from fedsynth.assess.report.markup import Markup, join, scrolled, tag
+from fedsynth.assess.report.markup import Markup, breakable, join, scrolled, tag
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ def _chapter(section: Section) -> Markup:
 
 def figure(caption: str, drawn: Any, note: str = "", below: Any = None, **attributes: Any) -> Markup:
     """A picture in a frame, with its name and a remark."""
-    words = tag("figcaption", tag("span", caption), tag("span", note, class_="soft") if note else None)
+    words = tag(
+        "figcaption", tag("span", breakable(caption)), tag("span", note, class_="soft") if note else None
+    )
     return tag("figure", words, drawn, below, **attributes)
 
 
@@ -154,7 +156,7 @@ def facts(pairs: Sequence[tuple[str, Any]]) -> Markup:
 
 def folded(summary: str, *content: Any) -> Markup:
     """Content that opens on demand."""
-    return tag("details", tag("summary", summary), content)
+    return tag("details", tag("summary", breakable(summary)), content)
 
 
 def paragraphs(text: str) -> Markup:

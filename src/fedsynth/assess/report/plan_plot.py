@@ -12,7 +12,7 @@ from fedsynth.assess.report.markup import tag
 from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.errors import BadInput
 from fedsynth.recipes.planned import PlannedRun
-from fedsynth.recipes.plans import Plans
+from fedsynth.recipes.plans import LEGEND, Plans, counted
 
 _HEADINGS = ("recipe", "unit", "trust", "cohort", "rounds", "noise", "noise in the mean", "epsilon")
 
@@ -40,24 +40,26 @@ def plan_page(plans: Plans, projections: Sequence[PlannedRun]) -> str:
             run.recipe,
             run.unit,
             run.trust,
-            f"{run.cohort:,.4g}",
+            counted(run.cohort),
             f"{run.rounds:,}",
             "by epsilon" if run.noise_multiplier is None else f"{run.noise_multiplier:.4g}",
-            "" if run.noise_in_mean is None else f"{run.noise_in_mean:.3g}",
+            "–" if run.noise_in_mean is None else f"{run.noise_in_mean:.3g}",
             f"{run.epsilon:.3g}",
         )
         for run in plans.runs
     ]
     listed = table(_HEADINGS, rows, "Ways to be private", numbers=(3, 4, 5, 6, 7))
     doubts = [tag("ul", [tag("li", sentence) for sentence in plans.doubts])] if plans.doubts else []
-    sections = [Section("runs", "As it would run", [listed, *doubts])]
+    sections = [Section("runs", "As it would run", [listed, tag("p", LEGEND, class_="soft"), *doubts])]
     if projections:
         first = projections[0]
         points = [(float(run.clients), run.epsilon) for run in projections]
         drawn = curve("epsilon", points, limit=plans.population.epsilon, across="clients", logarithmic=True)
         note = "The same noise in the mean among more clients, at a delta that shrinks as they grow."
         caption = f"{first.recipe}, {first.trust} trust: epsilon by the number of clients"
-        sections.append(Section("more", "Among more clients", [figure(caption, drawn, note)]))
+        sections.append(
+            Section("more", "Among more clients", [tag("div", figure(caption, drawn, note), class_="charts")])
+        )
     return page(
         "fedsynth plan",
         head,

@@ -143,7 +143,7 @@ def _attack(attack: Mapping[str, Any], delta: float) -> Mark | None:
         return None
     reached = max(0.0, math.log(max(rate - delta, 1e-12) / FALSE_ALARMS))
     words = f"{attack['name']}: finds {100 * rate:.1f}% of members at 1% false alarms (one measurement)"
-    return Mark(f"Attack, {attack['name']}", reached, "attack", words)
+    return Mark(f"Attack, {attack['name']}:", reached, "attack", words)
 
 
 def caught(attack: Mapping[str, Any], false_alarms: float = FALSE_ALARMS) -> float | None:

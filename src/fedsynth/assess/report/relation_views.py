@@ -68,7 +68,7 @@ def map_numbers(names: Sequence[str], values: Sequence[Sequence[float | None]]) 
 def _changed(found: Mapping[str, Any]) -> list[Markup]:
     names, real, synthetic = found["names"], found["real"], found["synthetic"]
     rows = [
-        [f"{names[i]} and {names[j]}", f"{real[i][j]:.2f}", f"{synthetic[i][j]:.2f}", f"{change:+.2f}"]
+        [f"{names[i]} and {names[j]}", f"{real[i][j]:z.2f}", f"{synthetic[i][j]:z.2f}", f"{change:+z.2f}"]
         for change, i, j in changed_pairs(found)[:_MOST_LISTED]
     ]
     if not rows:

@@ -52,7 +52,7 @@ def _marked(mark: Mark, along: Scale, y: float) -> Markup:
     }
     return tag(
         "g",
-        text(along.start + 2, y + 11, f"{mark.name}: {short(mark.epsilon)}", "name"),
+        text(along.start + 2, y + 11, f"{mark.name} {short(mark.epsilon)}", "name"),
         line(along(0), middle, x, middle, "stem"),
         shapes[mark.form],
         tag("rect", x=0, y=y, width=WIDTH, height=_ROW, class_="hit"),

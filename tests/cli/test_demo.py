@@ -6,6 +6,8 @@ import pytest
 
 from fedsynth.assess.scores.score import load_scores
 from fedsynth.cli import demo
+from fedsynth.data.rand_health import rand_health
+from fedsynth.data.table import check
 from fedsynth.errors import BadInput
 
 
@@ -32,8 +34,11 @@ def test_the_demo_is_a_private_run_that_says_what_it_did(tmp_path, capsys):
     assert all(name in told for name in ("privacy.json", "synthetic.parquet", "scores.json"))
     statement = json.loads((out / "privacy.json").read_text())
     assert statement["private"] and not statement["simulation"] and statement["unit"] == "client"
-    assert statement["epsilon"] <= 8.0 and statement["delta"] == 1e-5
+    assert statement["epsilon"] <= 1.0 and statement["delta"] == 1e-5
     assert len(pd.read_parquet(out / "synthetic.parquet")) == demo.ROWS
+    assert f"fedsynth report {out} --real {out}-real.csv --test {out}-test.csv" in told
+    _, schema = rand_health()
+    assert [check(pd.read_csv(f"{out}-{rows}.csv"), schema) for rows in ("real", "test")] == [[], []]
     assert all("train_on_real" in score.detail for score in load_scores(out / "scores.json"))
 
 

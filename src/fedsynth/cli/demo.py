@@ -43,7 +43,7 @@ _FILES = {
     "synthetic.parquet": "may be published: the synthetic table",
     "generator.safetensors": "may be published: makes more rows",
     "privacy.json": "may be published: the privacy statement",
-    "public.html": "may be published: all of this as a page, open it in a browser",
+    "public.html": "may be published: all of this as a page",
     "schema.json": "may be published: the public schema",
     "ledger.jsonl": "every noisy release: what the statement adds up",
     "recipe.toml": "all settings of the run",
@@ -84,10 +84,21 @@ def demo(
     console.print(_rows_beside_schema(rows, schema))
     _section(console, f"Where it is: {out.resolve()}")
     console.print(_files(out))
-    console.print(
-        f"\n  More rows: fedsynth sample {out} --rows 50000 --out more.csv --condition {schema.label}=yes",
-        soft_wrap=True,
-    )
+    real, aside = _write_real(out, train, test)
+    for line in (
+        f"\nNext: open {out / 'public.html'} in a browser, or",
+        f"  fedsynth sample {out} --rows 50000 --out more.csv --condition {schema.label}=yes",
+        f"  fedsynth report {out} --real {real} --test {aside}",
+    ):
+        console.print(line, soft_wrap=True)
+
+
+def _write_real(out: Path, train: pd.DataFrame, test: pd.DataFrame) -> tuple[Path, Path]:
+    """Write the real rows beside the run, for `fedsynth report`; these ones are public."""
+    files = out.with_name(f"{out.name}-real.csv"), out.with_name(f"{out.name}-test.csv")
+    for file, rows in zip(files, (train, test), strict=True):
+        rows.to_csv(file, index=False)
+    return files
 
 
 def _remove_earlier(out: Path) -> None:

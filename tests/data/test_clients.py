@@ -51,7 +51,7 @@ def test_a_client_column_that_would_be_synthesised_is_refused():
     patients = Column("patient id", "categorical", categories=("p", "q", "r"))
     schema = Schema(columns=(*SCHEMA.columns, patients), label="ill")
     raw = clients_from(FRAME, client_column="patient id")
-    with pytest.raises(BadInput, match="cannot be synthesised"):
+    with pytest.raises(BadInput, match="cannot be synthesized"):
         encode_clients(raw, schema)
     assert len(encode_clients(raw, schema.with_client("patient id"))) == 3
 

@@ -23,7 +23,7 @@ def account(
     rounds: Annotated[int | None, option("Rounds (or steps).")] = None,
     sampling: Annotated[str | None, option("poisson, fixed or none.")] = None,
     adjacency: Annotated[str | None, option("add-remove, replace-one or zero-out.")] = None,
-    unit: Annotated[str, option("client or record: what the neighbours differ in.")] = "client",
+    unit: Annotated[str, option("client or record: what the neighbors differ in.")] = "client",
     accountant: Annotated[str, option("pld, rdp or rdp-legacy.")] = "pld",
     relative_to: Annotated[
         str, option("What the noise multiplier is relative to: clip, or sensitivity (as some papers).")

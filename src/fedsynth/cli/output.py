@@ -51,7 +51,7 @@ def fold(words: str, width: int = _WIDTH) -> str:
     return "\n".join(lines)
 
 
-def with_examples(text: str, width: int = _WIDTH - 2) -> str:
+def with_examples(text: str, width: int = _WIDTH - 4) -> str:
     """Help whose examples can be copied: a command too long for a line goes on in the next behind a backslash."""
     return "\n\n".join(_example(part, width) for part in text.split("\n\n"))
 

@@ -92,7 +92,7 @@ def clients_from(
 ) -> RawClients:
     """Clients of a table: by a column that names the owner, or dealt to `clients` simulated ones by `split`.
 
-    The client column is taken out of the table: it is never synthesised. `label` is needed by the splits
+    The client column is taken out of the table: it is never synthesized. `label` is needed by the splits
     `dirichlet:ALPHA` and `label`.
 
     >>> visits = pd.DataFrame({"patient id": [7, 7, 9], "age": [30, 31, 60]})
@@ -242,7 +242,7 @@ def encode_clients(raw: RawClients, schema: Schema) -> Clients:
     name, modality = raw.client_column, modality_of(schema)
     if name is not None and any(column.name == name for column in schema.columns) and schema.client != name:
         advice = f'write "client": "{name}" in the schema'
-        raise BadInput(f"column {name!r} names the client, so it cannot be synthesised; {advice}")
+        raise BadInput(f"column {name!r} names the client, so it cannot be synthesized; {advice}")
     if not modality.fits(raw.data):
         raise BadInput(
             f"the data are a {type(raw.data).__name__}, the schema is of kind {schema.kind!r}; expected "

@@ -21,7 +21,7 @@ SCALES = ("linear", "log")
 DEFAULT_BINS = 32
 _LONGEST_SHOWN = 40  # characters of a category
 LARGEST_CLASS_RANGE = 100  # an integer label with more values than this is a quantity, not a class
-# A position is a float32 number in [0, 1]: with more values than this, neighbours would share one.
+# A position is a float32 number in [0, 1]: with more values than this, neighbors would share one.
 LARGEST_RANGE = {"linear": 2**23, "log": 2**20}
 _NUMBER_DTYPES = r"(u?int|U?Int)(8|16|32|64)|[fF]loat(32|64)"
 _TEXT_DTYPES = "str|string|object"

@@ -56,7 +56,7 @@ def read_conditions(written: Iterable[str] | Mapping[str, Any], schema: Schema) 
         if equal and condition.sign in ("=", "=="):
             name = condition.column.name
             raise BadInput(
-                f"--condition {text}: {name!r} has a condition already; give one value a column, or a range"
+                f"--condition {text}: {name!r} has a condition already; give one value per column, or a range"
             )
         conditions.append(condition)
     return tuple(conditions)

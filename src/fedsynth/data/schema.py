@@ -30,7 +30,7 @@ __all__ = ["Column", "Schema"]
 class Schema:
     """Columns, label and client column of a table; shape and classes of images; vocabulary of texts.
 
-    The column `client` says who owns a row and is never synthesised; it need not be among `columns`.
+    The column `client` says who owns a row and is never synthesized; it need not be among `columns`.
     `provenance` says where a column's bounds or categories come from; a column it does not name is public.
     An image's (or text's) label is its one column. `constraints` are rules that every row keeps; a column that one of
     them computes out of others, and one of type `id`, is made with each sample and never learned.

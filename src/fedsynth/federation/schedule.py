@@ -57,7 +57,7 @@ class Schedule(Protocol):
 
     @property
     def adjacency(self) -> str:
-        """The neighbouring relation under which the sampling can be accounted."""
+        """The neighboring relation under which the sampling can be accounted."""
         ...
 
     @property
@@ -176,7 +176,7 @@ class PoissonCohort(_Synchronous):
 
 @dataclass(frozen=True)
 class FixedCohort(_Synchronous):
-    """`size` clients drawn without replacement; neighbours replace one client, so the sensitivity is twice the clip."""
+    """`size` clients drawn without replacement; neighbors replace one client, so the sensitivity is twice the clip."""
 
     clients: int
     size: int

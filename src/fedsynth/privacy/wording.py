@@ -14,7 +14,7 @@ _UNITS = {
     "record": "one row of a client's data",
 }
 _WHOSE = {"client": "a given client's data", "record": "a given row"}
-_NEIGHBOURS = {
+_NEIGHBORS = {
     "add-remove": "whether {whose} was used at all",
     "replace-one": "what {whose} contained; that it was used is not hidden",
     "zero-out": "whether {whose} contributed or was blank; that the client took part is not hidden",
@@ -198,7 +198,7 @@ def _protected(statement: Statement, epsilon: float) -> str:
     whose = _WHOSE[statement.unit]
     return (
         f"These results are differentially private with epsilon {shown(epsilon)} and delta {statement.delta:g}. "
-        f"What is protected is {_UNITS[statement.unit]}: {_NEIGHBOURS[statement.adjacency].format(whose=whose)}. "
+        f"What is protected is {_UNITS[statement.unit]}: {_NEIGHBORS[statement.adjacency].format(whose=whose)}. "
         f"It is protected against {_AGAINST[statement.trust]}.{_parted(statement)}"
     )
 

@@ -76,7 +76,7 @@ def cost(algorithm: Algorithm, paid: Sequence[DpEvent] = (), delta: float = 1e-1
 
 
 def adjacency_of(algorithm: Algorithm) -> str:
-    """The neighbouring relation that the sampling supports."""
+    """The neighboring relation that the sampling supports."""
     return algorithm.schedule.adjacency
 
 

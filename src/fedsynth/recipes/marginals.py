@@ -312,7 +312,7 @@ def counted(
 
 
 def count_adjacency(task: Task) -> str:
-    """Neighbours: who hides its own message may have any other rows; that a client is there no masked sum hides."""
+    """Neighbors: who hides its own message may have any other rows; that a client is there no masked sum hides."""
     if task.trust == "local" and task.unit == "client":
         return "replace-one"
     return "zero-out" if task.trust == "distributed" and task.unit == "client" else "add-remove"
@@ -339,13 +339,13 @@ def _left_out(plan: Plan) -> tuple[str, ...]:
         return ()
     return (
         f"{every - len(plan.pairs):,} of {every:,} pairs of columns are not counted, because {plan.most_cells:,} cells "
-        "a round do not hold them all: how such columns relate is known only through others that both relate to.",
+        "per round do not hold them all: how such columns relate is known only through others that both relate to.",
     )
 
 
 def _weighed(unit: str, mean_over: str) -> tuple[str, ...]:
     """Which mean the shares are."""
-    by_rows = "rows count equally, but those of clients with unusually many rows count less"
+    by_rows = "all rows count equally, except that clients with unusually many rows count for less"
     by_clients = "clients count equally in the synthetic data, however many rows each has"
     texts = {
         "rows": f"In the synthetic data, {by_rows}.",

@@ -262,7 +262,7 @@ def _dated(column: Column, first: int, last: int) -> Column:
 
 
 def _as_classes(item: Declared) -> Declared:
-    """Two neighbouring whole numbers as two categories, such as 0 and 1."""
+    """Two neighboring whole numbers as two categories, such as 0 and 1."""
     column = item.column
     if column.type != "integer" or column.values != 2:
         return item

@@ -63,7 +63,7 @@ class Prepared:
 
     @property
     def adjacency(self) -> str:
-        """The neighbouring relation of the claim."""
+        """The neighboring relation of the claim."""
         return adjacency_of(self.algorithm)
 
     @property

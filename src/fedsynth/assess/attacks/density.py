@@ -32,7 +32,7 @@ from fedsynth.rng import Rng
 
 _MOST_ROWS = 20_000  # of the population and of the synthetic table: more cost time and find little
 _LEAST_WIDTH = 0.002
-_SHARES = (0.3, 1.0)  # of the usual distance between neighbours: kernel widths
+_SHARES = (0.3, 1.0)  # of the usual distance between neighbors: kernel widths
 _NEIGHBORS = (1, 5)
 
 
@@ -62,7 +62,7 @@ def density_attack(
 
     Half of `holdout`, split by client, is the attacker's sample of the population, the other half are the rows
     that were not trained on. How densities are estimated (kernels of several widths, distances to near
-    neighbours) is chosen on one half of the rows that are asked about and judged on the other.
+    neighbors) is chosen on one half of the rows that are asked about and judged on the other.
     """
     name, rng = "density ratio", Rng(seed)
     try:
@@ -96,6 +96,6 @@ def density_ratios(points: Asked, known: Tensor) -> dict[str, tuple[np.ndarray, 
 
 
 def _neighbor(points: Tensor, rows: Tensor, count: int) -> Tensor:
-    """A density from the distance to the neighbour of this number, up to a power that a ratio does not care about."""
+    """A density from the distance to the neighbor of this number, up to a power that a ratio does not care about."""
     distance = nearest_distances(points, rows, min(count, len(rows)))[:, -1].double()
     return -torch.log(distance + _LEAST_WIDTH)

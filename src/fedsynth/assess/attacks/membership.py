@@ -126,7 +126,7 @@ def play(
 
 
 def choose_targets(population: pd.DataFrame, schema: Schema, count: int, rng: Rng) -> np.ndarray:
-    """Half of them the rows farthest from their nearest neighbour, the others at random."""
+    """Half of them the rows farthest from their nearest neighbor, the others at random."""
     order = rng.numpy().permutation(len(population))[:5000]
     points = as_points(population.iloc[order], schema)
     alone = nearest_distances(points, points, 2)[:, -1].numpy()

@@ -154,3 +154,16 @@ def test_a_synthesizer_shows_what_it_is(schema, frame):
     shown = repr(made.fit(frame, client_column="owner"))
     assert "fitted; each client has epsilon 0.99" in shown or "fitted; each client has epsilon 1 " in shown
     assert repr(fitted(schema, frame, client_column="owner")).endswith("fitted; simulation: no privacy")
+
+
+def test_what_is_not_trained_leaves_no_folder(schema, tmp_path):
+    with pytest.raises(BadInput, match="not trained; call fit first"):
+        Synthesizer(schema=schema, epsilon=1).save(tmp_path / "RUN")
+    assert not (tmp_path / "RUN").exists()
+
+
+def test_a_number_of_rows_is_a_number(schema, frame):
+    made = fitted(schema, frame, client_column="owner")
+    for rows in (None, "5", 2.5):
+        with pytest.raises(BadInput, match="say how many, for example sample"):
+            made.sample(rows)

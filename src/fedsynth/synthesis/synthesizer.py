@@ -325,13 +325,14 @@ class Synthesizer:
     @speaks_python
     def save(self, path: Path | str) -> None:
         """Write recipe, schema, ledger, statement and generator to a new folder."""
+        generator, statement = self.generator, self.privacy  # refused before anything is written
         place = Folder(path)
         place.refuse_existing()
         place.create(self.request.to_toml(), self.schema)
         Ledger(place.ledger).adopt(self._ledger)
         for line in self.history:
             place.append_history(line)
-        write_result(place, self.generator, self.privacy)
+        write_result(place, generator, statement)
 
     @classmethod
     @speaks_python

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from fedsynth.assess.attacks.distance import closest_records
+from fedsynth.assess.scores.column_summary import column_alerts
 from fedsynth.assess.scores.embedding import embedding
 from fedsynth.assess.scores.overlay import associations, changed_pairs, column_overlays, overlap, pair_views
 from fedsynth.assess.scores.tables import Tables
@@ -71,3 +72,10 @@ def test_copies_are_closer_to_training_rows_than_strangers_are():
     assert sum(near["synthetic"]) == pytest.approx(1) and sum(near["holdout"]) == pytest.approx(1)
     fresh = closest_records(real, rows(3), strangers, SCHEMA)
     assert fresh["synthetic_median"] == pytest.approx(fresh["holdout_median"], rel=0.2)
+
+
+def test_numbers_of_few_values_that_synthetic_rows_fill_in_are_told():
+    dose, real = Column("dose", "continuous", min=0, max=10), np.repeat([0.0, 2.5, 5.0], 40)
+    (alert,) = column_alerts(dose, real, np.linspace(0, 10, 120))
+    assert alert.startswith("3 different values in the real rows, 120 in the synthetic ones")
+    assert column_alerts(dose, real, real) == column_alerts(dose, np.linspace(0, 5, 90), real) == []

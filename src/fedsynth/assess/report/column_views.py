@@ -102,7 +102,7 @@ def column_alerts(columns: Sequence[Mapping[str, Any]]) -> Markup:
     """The alerts of all columns as a list, or that there are none."""
     alerts = [(column["name"], "; ".join(column["alerts"])) for column in columns if column.get("alerts")]
     if not alerts:
-        return tag("p", "No column is constant, mostly missing or has lost values.", class_="soft")
+        return tag("p", "No column is constant, mostly missing, or has lost or gained values.", class_="soft")
     return tag(
         "ul", [tag("li", tag("strong", name), f": {words}", data_column=name) for name, words in alerts]
     )

@@ -10,6 +10,7 @@ from fedsynth.data.column import Column
 
 MOSTLY = 0.5  # missing, from which on an alert is given
 DIFFERENT = 0.1  # of shares: a difference from which on an alert is given
+_FEW = 32  # different numbers, which could be categories
 _MOST_LOST = 5  # values that are named
 
 
@@ -40,7 +41,7 @@ def column_summary(column: Column, numbers: np.ndarray) -> dict[str, Any]:
 
 
 def column_alerts(column: Column, real: np.ndarray | None, synthetic: np.ndarray) -> list[str]:
-    """Sentences on a column that is constant, mostly missing, or has lost values; without `real` of itself alone.
+    """Sentences on a column that is constant, mostly missing, or has lost or gained values; without `real` of itself alone.
 
     >>> sex = Column("sex", "categorical", categories=("f", "m", "other"))
     >>> column_alerts(sex, np.array([0.0, 1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0]))
@@ -61,12 +62,23 @@ def column_alerts(column: Column, real: np.ndarray | None, synthetic: np.ndarray
         alerts.append(f"mostly missing (real {missing:.0%}, synthetic {absent:.0%})")
     elif abs(missing - absent) >= DIFFERENT:
         alerts.append(f"missing more or less often (real {missing:.0%}, synthetic {absent:.0%})")
-    return [*alerts, *_lost(column, real, synthetic)]
+    return [*alerts, *_filled(column, real, synthetic), *_lost(column, real, synthetic)]
 
 
 def _constant(numbers: np.ndarray) -> bool:
     there = numbers[~np.isnan(numbers)]
     return bool(len(there)) and bool(np.ptp(there) == 0)
+
+
+def _filled(column: Column, real: np.ndarray, synthetic: np.ndarray) -> list[str]:
+    """Numbers that take a few values in real rows and any in synthetic ones, which gives every row away."""
+    few, many = (len(np.unique(numbers[~np.isnan(numbers)])) for numbers in (real, synthetic))
+    if not column.numeric or column.moment or few > _FEW or many <= 10 * few:
+        return []
+    return [
+        f"{few} different values in the real rows, {many:,} in the synthetic ones: if the few are publicly known, "
+        "declare them (ordinal, with categories)"
+    ]
 
 
 def _lost(column: Column, real: np.ndarray, synthetic: np.ndarray) -> list[str]:

@@ -41,7 +41,7 @@ def column_summary(column: Column, numbers: np.ndarray) -> dict[str, Any]:
 
 
 def column_alerts(column: Column, real: np.ndarray | None, synthetic: np.ndarray) -> list[str]:
-    """Sentences on a column that is constant, mostly missing, or has lost or gained values; without `real` of itself alone.
+    """Sentences on a column that is constant, mostly missing, or has lost or gained values; without `real` on it alone.
 
     >>> sex = Column("sex", "categorical", categories=("f", "m", "other"))
     >>> column_alerts(sex, np.array([0.0, 1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0]))

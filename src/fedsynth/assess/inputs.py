@@ -14,6 +14,8 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.table import check, check_columns
 from fedsynth.errors import BadInput, nearest
 
+_NAMED = 5  # problems that an error names
+
 
 def read_judged(path: Path, schema: Schema, text_column: str | None = None, *, ours: bool = False) -> Data:
     """Read data by the schema; rows of our own are made to fit columns that were paid for, as in training."""
@@ -27,7 +29,7 @@ def check_tables(files: Mapping[str, Data | None], schema: Schema) -> None:
     for path, data in files.items():
         problems = check_columns(data, schema) if isinstance(data, pd.DataFrame) else []
         if problems:
-            raise BadInput(f"{path}: does not fit the schema: {'; '.join(problems)}")
+            raise BadInput(f"{path}: does not fit the schema: {_first(problems)}")
 
 
 def check_rows(files: Mapping[str, Data | None], schema: Schema) -> None:
@@ -35,7 +37,12 @@ def check_rows(files: Mapping[str, Data | None], schema: Schema) -> None:
     for path, data in files.items():
         problems = check(data, schema) if isinstance(data, pd.DataFrame) else []
         if problems:
-            raise BadInput(f"{path}: does not fit the schema: {'; '.join(problems[:5])}")
+            raise BadInput(f"{path}: does not fit the schema: {_first(problems)}")
+
+
+def _first(problems: list[str]) -> str:
+    rest = len(problems) - _NAMED
+    return "; ".join(problems[:_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def owned(schema: Schema, column: str | None, files: Mapping[str, Data | None]) -> Schema:

@@ -137,7 +137,7 @@ def fed_vae(
     private_encoder: PrivateEncoder = PrivateEncoder(),
     sharing: Sharing = Sharing(),
 ) -> Algorithm:
-    """FedVAE: decoders are averaged, one a class or one for all, under client-level DP."""
+    """FedVAE: decoders are averaged, one per class or one for all, under client-level DP."""
     model = architecture.build(task)
     homes = {part: Home.SHARED if part in model.generative else Home.CLIENT for part in model.parts}
     schedule = schedule_of(task, rounds)

@@ -1,4 +1,4 @@
-"""DP-Fed-WAE (Jiang, Zhou and Grossklags 2022): a Wasserstein autoencoder from one signed index a client.
+"""DP-Fed-WAE (Jiang, Zhou and Grossklags 2022): a Wasserstein autoencoder from one signed index per client.
 
 Each client trains the shared autoencoder on its rows and sends the sign and the index of one coordinate that moved much
 (SignDS), which is epsilon-DP for all of its data together against everybody, the server included. A client takes part
@@ -114,7 +114,7 @@ def smallest_alpha(epsilon: float, chance: float = _FAVORED) -> float:
 
 
 def mechanism_of(task: Task, privacy: SignPrivacy, participations: int, dim: int) -> Mechanism:
-    """One signed index a client and round, at its share of the client's budget."""
+    """One signed index per client and round, at its share of the client's budget."""
     if not task.private:
         return NoPrivacy()
     if not privacy.epsilon:
@@ -190,7 +190,7 @@ def dp_fed_wae(
     privacy: SignPrivacy = SignPrivacy(),
     start: Start = Start(),
 ) -> Algorithm:
-    """DP-Fed-WAE: a Wasserstein autoencoder from one signed index a client, under local DP of pure epsilon."""
+    """DP-Fed-WAE: a Wasserstein autoencoder from one signed index per client, under local DP of pure epsilon."""
     model = wasserstein(task, architecture)
     query, spared = opening_of(task, model, start, privacy.epsilon if task.private else math.inf)
     schedule, rounds = turns_of(task, turns, spared)

@@ -3,9 +3,12 @@ from dataclasses import replace
 
 import pytest
 from small_run import SCHEMA, browser, make_run, scored, wide
+from test_labelling import findings
 
 from fedsynth.api import plan
+from fedsynth.assess.report.inspection import inspection_page
 from fedsynth.assess.report.internal import write_report
+from fedsynth.assess.report.labelling import labelling_page
 from fedsynth.assess.report.plan_plot import save_plot
 from fedsynth.assess.report.public import write_public
 from fedsynth.assess.report.record import Record
@@ -15,7 +18,7 @@ from fedsynth.data.schema import Schema
 
 BOUND = {"epsilon_lower": 1.2, "confidence": 0.95, "method": "white box"}
 AUDIT = {**BOUND, "white_box": BOUND, "one_run": {**BOUND, "epsilon_lower": 0.8, "method": "one run"}}
-PAGES = ("report", "public", "list", "compare", "wide", "plan")
+PAGES = ("report", "public", "list", "compare", "wide", "plan", "inspection", "labels")
 PHONE = 390
 
 
@@ -41,6 +44,8 @@ def places(tmp_path_factory):
     )
     farther = [plans.main.projected(count) for count in (6_000, 100_000, 1_000_000)]
     save_plot(run / "plan.html", plans, farther)
+    for name, text in (("inspection", inspection_page(findings())), ("labels", labelling_page(findings()))):
+        (run / f"{name}.html").write_text(text, encoding="utf-8")
     going = make_run(folder, "going")
     (going / "generator.safetensors").unlink()
     server, address = open_server(folder, "127.0.0.1", 0)
@@ -51,6 +56,8 @@ def places(tmp_path_factory):
         "public": (run / "public.html").as_uri(),
         "wide": (run / "wide.html").as_uri(),
         "plan": (run / "plan.html").as_uri(),
+        "inspection": (run / "inspection.html").as_uri(),
+        "labels": (run / "labels.html").as_uri(),
         "list": address,
         "compare": f"{address}compare?{keys}",
         "served report": f"{address}run/{next(k for k, p in find_runs(folder).items() if p == run)}/report.html",

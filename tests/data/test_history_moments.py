@@ -1,5 +1,7 @@
 """Moments of linked tables: counted from the row that they follow, whatever their grain, and within their bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -135,3 +137,55 @@ def test_names_that_sound_like_views_are_only_names():
     codes = x[y == histories.places["next visit"]].numpy()
     assert (codes[:, names.index("visit.kind before")] == 1).all()
     assert len(np.unique(codes[:, names.index("before visit.kind")])) == 2
+
+
+def joined_tables(first="2015-01-01", rules=("at >= person.joined",)):
+    joined = {"name": "joined", "type": "date", "min": first, "max": "2022-12-31"}
+    return LinkedSchema.from_dict(
+        {
+            "person": {"id": "person id", "columns": [joined]},
+            "visit": {
+                "parent": "person", "key": "person id", "order": "at", "most": 3,
+                "columns": [{"name": "at", **DAY}], "constraints": list(rules),
+            },
+        }
+    )  # fmt: skip
+
+
+def test_first_rows_are_counted_from_the_day_on_which_a_person_begins():
+    schema = joined_tables()
+    visit = schema.table("visit")
+    assert anchor_of(schema, visit, "at").name == "person.joined"
+    person = pd.DataFrame({"person id": [1, 2], "joined": ["2016-01-01", "2020-05-01"]})
+    at = pd.DataFrame({"person id": [1, 1, 2], "at": ["2016-01-11", "2016-03-01", "2020-05-31"]})
+    numbers = Histories(schema).numbers(link(schema, {"person": person, "visit": at}))["visit"]
+    assert numbers["visit start"][[0, 2]].tolist() == [10, 30]
+    rows = drawn(schema, 200)
+    assert (rows["visit"].numbers["at"] >= rows["person"].numbers["joined"][rows["visit"].person]).all()
+
+
+def test_a_first_row_far_from_a_moment_above_or_without_a_rule_is_learned_as_it_is():
+    births, free = joined_tables(first="1930-01-01"), joined_tables(rules=())
+    assert anchor_of(births, births.table("visit"), "at") is None
+    assert anchor_of(free, free.table("visit"), "at") is None
+
+
+def test_no_row_is_lost_because_gaps_are_long():
+    """Nine visits each: gaps by chance would lead beyond the last day after a few."""
+    schema = joined_tables(rules=())
+    schema = LinkedSchema((schema.root, replace(schema.table("visit"), most=9)))
+    histories, chance = Histories(schema), np.random.default_rng(0)
+    view = histories.views[histories.places["next visit"]]
+    gaps = view.axes[[column.name for column in view.columns].index("visit gap")].size
+
+    def people(count):
+        return np.stack([chance.integers(0, 100, count), np.full(count, 9)], axis=1)
+
+    def long_ones(view, known):
+        return chance.integers(gaps * 3 // 4, gaps, (len(known), 1))
+
+    rows = HistoryDraw(histories, people, long_ones, chance).rows(100)["visit"]
+    assert (
+        len(rows) == 900 and rows.numbers["at"].max() <= schema.table("visit").schema.column("at").bounds[1]
+    )
+    assert (np.diff(rows.numbers["at"])[np.diff(rows.person) == 0] >= 0).all()

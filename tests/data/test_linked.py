@@ -151,6 +151,46 @@ def test_a_bare_id_is_found_by_the_name_of_its_table(visit_ids):
     ]
 
 
+def test_a_draft_bounds_numbers_of_children_by_the_rows_and_says_so():
+    from fedsynth.data.linked_draft import draft_linked
+    from fedsynth.data.review import inferred_in, public_as
+
+    person = pd.DataFrame({"person id": ["a", "b", "c"], "age": [20, 31, 40]})
+    home = pd.DataFrame({"person id": ["a", "b", "c"], "rooms": [2, 3, 4]})
+    call = pd.DataFrame({"person id": ["a"] * 70 + ["b"] * 7, "seconds": np.arange(77)})
+    drafted = draft_linked({"person": person, "home": home, "call": call})
+    assert {table.name: table.most for table in drafted.schema.tables[1:]} == {"home": 1, "call": 50}
+    assert any(
+        "the first 50 count (20 of 77 rows are further ones)" in note and "'call'" in note
+        for note in drafted.notes
+    )
+    assert {"home.most", "call.most"} < {*drafted.schema.inferred()}
+    assert ("home.most", "1") in [(entry.name, entry.described) for entry in inferred_in(drafted.schema)]
+    assert "home.most" not in public_as(drafted.schema, "home.most", {}).inferred()
+
+
+def test_a_table_without_rows_is_left_out_of_a_draft_and_that_is_said():
+    from fedsynth.data.linked_draft import draft_linked
+
+    person = pd.DataFrame({"person id": [1, 2], "age": [20, 31]})
+    empty = pd.DataFrame({"person id": [], "day": []})
+    drafted = draft_linked({"person": person, "visit": empty})
+    assert [table.name for table in drafted.schema.tables] == ["person"]
+    assert drafted.notes[-1] == "table 'visit': has no rows and is left out of the schema"
+    with pytest.raises(BadInput, match="none of them has a row"):
+        draft_linked({"person": person.head(0), "visit": empty})
+
+
+def test_each_problem_of_linked_tables_is_a_sentence_of_its_own(linked, tmp_path):
+    frames = records(50, seed=1)
+    frames["person"] = frames["person"].assign(age=200)
+    frames["visit"] = frames["visit"].assign(type="flying")
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    problems = Linked(Schema.from_dict(schema())).check_file(tmp_path, "text")
+    assert [problem.split(":")[0] for problem in problems] == ["table 'person'", "table 'visit'"]
+
+
 def test_a_person_without_children_is_there(linked):
     person = pd.DataFrame(
         {"person id": ["a", "b"], "age": [30, 40], "sex": "F", "region": "north", "chronic": "no"}

@@ -173,7 +173,8 @@ def check(
 
     known = Schema.load(schema)
     problems = modality_of(known).check_file(file, text_column)
-    lines = [*problems, f"{len(problems)} problems." if problems else f"{file} fits {schema}."]
+    count = f"{len(problems)} problem{'s' * (len(problems) != 1)}."
+    lines = [*problems, count if problems else f"{file} fits {schema}."]
     if known.inferred():
         lines.append(f"Still inferred (review, or pay for it): {', '.join(known.inferred())}.")
     result = {"fits": not problems, "problems": problems, "inferred": known.inferred()}

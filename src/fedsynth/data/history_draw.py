@@ -1,7 +1,8 @@
 """Histories drawn through the views: persons, then the rows of each table, one after another for all parents at once.
 
-A row that breaks a constraint, or lies beyond the last moment that there is, is drawn again; one that still does after
-many tries is left out, with all that would belong to it.
+A row that breaks a constraint, or lies beyond the last moment that there is, is drawn again; if many tries do not help,
+all rows of its parent are, from the first on, and at last with gaps that let all of them fit into the time that is
+left. What still breaks a constraint is left out, with all that would belong to it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from fedsynth.data.histories import Histories, before, taken
 from fedsynth.data.linked import LinkedTable, Rows
 from fedsynth.errors import BadInput
 
-_REDRAWS = 20
+_REDRAWS = 20  # of a row
+_RESTARTS = 10  # of the rows of one parent
 Codes = dict[str, np.ndarray]
 Numbers = dict[str, np.ndarray]  # of columns, called TABLE.COLUMN
+Earlier = tuple[np.ndarray, np.ndarray]  # the moments of the rows before, and the longest gaps
+Step = tuple[
+    int, np.ndarray, Codes, Numbers, np.ndarray
+]  # place, parents, codes, numbers, whether rows are kept
 People = Callable[[int], np.ndarray]  # so many persons' codes
 Draw = Callable[
     [int, np.ndarray], np.ndarray
@@ -82,43 +88,75 @@ class HistoryDraw:
         counts = above[f"{table.name} count"]
         if table.order is None:
             parent = np.repeat(np.arange(len(counts)), counts)
-            steps = [
-                (parent, *self._one(table, "each", taken(above, parent), taken(numbers_above, parent), None))
-            ]
+            each = self._one(table, "each", taken(above, parent), taken(numbers_above, parent), None)
+            steps: list[Step] = [(0, parent, *each)]
         else:
-            steps = self._chain(table, above, numbers_above, counts)
-        parents = np.concatenate([step[0] for step in steps])
-        kept = np.concatenate([step[3] for step in steps])
-        number = np.concatenate([np.full(len(step[0]), place) for place, step in enumerate(steps)])
+            steps = self._chains(table, above, numbers_above, counts)
+        parents = np.concatenate([step[1] for step in steps])
+        kept = np.concatenate([step[4] for step in steps])
+        number = np.concatenate([np.full(len(step[1]), step[0]) for step in steps])
         order = np.lexsort((number, parents))
         order = order[kept[order]]
         own = [f"{table.name}.{column.name}" for column in self.histories.learned(table)]
-        codes = {name: np.concatenate([step[1][name] for step in steps])[order] for name in (*above, *own)}
-        numbers = {name: np.concatenate([step[2][name] for step in steps])[order] for name in steps[0][2]}
+        codes = {name: np.concatenate([step[2][name] for step in steps])[order] for name in (*above, *own)}
+        numbers = {name: np.concatenate([step[3][name] for step in steps])[order] for name in steps[0][3]}
         parent = parents[order]
         return parent, np.arange(len(parent)) - np.searchsorted(parent, parent), codes, numbers
 
-    def _chain(
+    def _chains(
         self, table: LinkedTable, above: Codes, numbers_above: Numbers, counts: np.ndarray
-    ) -> list[tuple[np.ndarray, Codes, Numbers, np.ndarray]]:
-        """The first rows of all parents, then the second ones of those that have more, and so on."""
-        last, start = f"last {table.name}", f"{table.name}.{table.order}"
-        own = [f"{table.name}.{column.name}" for column in self.histories.learned(table)]
-        parent = np.flatnonzero(counts > 0)
-        known = {**taken(above, parent), last: (counts[parent] == 1).astype(np.int64)}
-        codes, numbers, kept = self._one(table, "first", known, taken(numbers_above, parent), None)
-        steps = [(parent, codes, numbers, kept)]
-        for step in range(1, int(counts.max(initial=0))):
-            more = counts[parent] > step
-            parent, moments = parent[more], numbers[start][more]
-            known = {**taken(above, parent), last: (counts[parent] == step + 1).astype(np.int64)}
-            known |= {before(name): codes[name][more] for name in own}
-            codes, numbers, kept = self._one(table, "next", known, taken(numbers_above, parent), moments)
-            steps.append((parent, codes, numbers, kept))
+    ) -> list[Step]:
+        """The rows of all parents; those of a parent that would lose one are drawn again, all of them."""
+        steps: list[Step] = []
+        parents = np.flatnonzero(counts > 0)
+        for attempt in range(_RESTARTS + 1):
+            final = attempt == _RESTARTS
+            fresh = self._chain(table, above, numbers_above, counts, parents, final)
+            lost = np.unique(np.concatenate([parent[~kept] for _, parent, _, _, kept in fresh]))
+            if final or not len(lost):
+                return steps + fresh
+            steps += [_some(step, ~np.isin(step[1], lost)) for step in fresh]
+            parents = lost
         return steps
 
+    def _chain(
+        self,
+        table: LinkedTable,
+        above: Codes,
+        numbers_above: Numbers,
+        counts: np.ndarray,
+        parent: np.ndarray,
+        final: bool,
+    ) -> list[Step]:
+        """The first rows of some parents, then the second ones of those that have more, and so on.
+
+        Rows after one that is not kept are drawn only if this is the `final` try.
+        """
+        last, start = f"last {table.name}", f"{table.name}.{table.order}"
+        own = [f"{table.name}.{column.name}" for column in self.histories.learned(table)]
+        known = {**taken(above, parent), last: (counts[parent] == 1).astype(np.int64)}
+        codes, numbers, kept = self._one(table, "first", known, taken(numbers_above, parent), None)
+        steps: list[Step] = [(0, parent, codes, numbers, kept)]
+        for step in range(1, int(counts[parent].max(initial=0))):
+            more = (counts[parent] > step) & (kept | final)
+            parent, moments = parent[more], numbers[start][more]
+            earlier = moments, self._longest(table, moments, counts[parent] - step, final)
+            known = {**taken(above, parent), last: (counts[parent] == step + 1).astype(np.int64)}
+            known |= {before(name): codes[name][more] for name in own}
+            codes, numbers, kept = self._one(table, "next", known, taken(numbers_above, parent), earlier)
+            steps.append((step, parent, codes, numbers, kept))
+        return steps
+
+    def _longest(self, table: LinkedTable, moments: np.ndarray, rows: np.ndarray, final: bool) -> np.ndarray:
+        """How long the next gaps may be: at last, as if all rows to come lay anywhere in the time that is left."""
+        if not final:
+            return np.full(len(moments), np.inf)
+        order = table.schema.column(str(table.order))
+        left = np.maximum(order.bounds[1] - moments, 0.0) * (1 - self.rng.random(len(rows)) ** (1 / rows))
+        return left if order.type == "continuous" else np.floor(left)
+
     def _one(
-        self, table: LinkedTable, view: str, known: Codes, above: Numbers, earlier: np.ndarray | None
+        self, table: LinkedTable, view: str, known: Codes, above: Numbers, earlier: Earlier | None
     ) -> tuple[Codes, Numbers, np.ndarray]:
         """One row for each parent: codes, numbers, and whether it keeps all constraints."""
         name = f"{view} {table.name}"
@@ -136,8 +174,8 @@ class HistoryDraw:
                 break
             again = self._filled(name, taken(known, wrong))
             _put(codes, {column.name: again[column.name] for column in drawn}, wrong)
-            moments = None if earlier is None else earlier[wrong]
-            _put(numbers, self._numbers(table, again, taken(above, wrong), moments), wrong)
+            anew = None if earlier is None else (earlier[0][wrong], earlier[1][wrong])
+            _put(numbers, self._numbers(table, again, taken(above, wrong), anew), wrong)
         return codes, numbers, kept
 
     def _filled(self, name: str, known: Codes) -> Codes:
@@ -148,9 +186,7 @@ class HistoryDraw:
         fresh = self.draw(place, evidence) if len(evidence) else np.zeros((0, len(view.drawn)), np.int64)
         return {**known, **dict(zip((column.name for column in view.drawn), fresh.T.copy(), strict=True))}
 
-    def _numbers(
-        self, table: LinkedTable, codes: Codes, above: Numbers, earlier: np.ndarray | None
-    ) -> Numbers:
+    def _numbers(self, table: LinkedTable, codes: Codes, above: Numbers, earlier: Earlier | None) -> Numbers:
         """Numbers out of codes, anywhere in their cells; the moment of a row follows that of the row before it."""
         numbers: Numbers = {}
         if table.order is not None:
@@ -159,7 +195,7 @@ class HistoryDraw:
             if earlier is None:
                 moments = self._number(first, codes) + self.histories.base(table, order.name, above)
             else:
-                moments = earlier + self._number(f"{table.name} gap", codes)
+                moments = earlier[0] + np.minimum(self._number(f"{table.name} gap", codes), earlier[1])
             numbers[start] = moments if order.decimals is None else np.round(moments, order.decimals)
         for column in self.histories.learned(table):
             name = f"{table.name}.{column.name}"
@@ -190,6 +226,12 @@ def _own(table: LinkedTable, numbers: Numbers) -> Numbers:
     for name, rule in table.schema.derived.items():
         own[name] = rule.computed(own)
     return own
+
+
+def _some(step: Step, rows: np.ndarray) -> Step:
+    """Some rows of a step."""
+    place, parent, codes, numbers, kept = step
+    return place, parent[rows], taken(codes, rows), taken(numbers, rows), kept[rows]
 
 
 def _put(values: Mapping[str, np.ndarray], fresh: Mapping[str, np.ndarray], places: np.ndarray) -> None:

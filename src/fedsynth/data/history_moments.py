@@ -8,6 +8,8 @@ from fedsynth.data.column import Column
 from fedsynth.data.linked import LinkedSchema, LinkedTable
 from fedsynth.data.since import DAYS, Anchor, whole_numbers
 
+_NEAR = 1.25  # times a column's own range: further from a moment above, it is learned as it is (an age, from a birth)
+
 
 def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:
     """What a column's moments are counted from; None if they are learned as they are."""
@@ -18,6 +20,21 @@ def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | N
             continue
         if one.schema.column(one.order).type in DAYS:
             return Anchor(f"{one.name}.{one.order}", one.schema.column(one.order))
+    return _start_above(schema, table, name)
+
+
+def _start_above(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:
+    """A moment of a row above, such as a person's first day, that constraints say the column never lies before."""
+    column = table.schema.column(name)
+    low, high = column.bounds
+    for one in reversed(schema.ancestors(table)):
+        for start in one.schema.columns:
+            anchor = Anchor(f"{one.name}.{start.name}", start)
+            if start.type not in DAYS or start.missing or start.name not in one.schema.names:
+                continue
+            later = _says_later(table.across, name, anchor.name) and not anchor_of(schema, one, start.name)
+            if later and anchor.since(column, later).bounds[1] <= _NEAR * (high - low):
+                return anchor
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -195,6 +195,14 @@ def _problems(tables: Mapping[str, LinkedTable]) -> list[str]:
     return problems
 
 
+class Unlinked(BadInput):
+    """Tables that do not fit together: every problem is a sentence."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
 @dataclass(frozen=True)
 class Rows:
     """A table's rows as numbers, sorted by person and parent: those that count."""
@@ -238,7 +246,7 @@ def link(schema: LinkedSchema, frames: Mapping[str, pd.DataFrame]) -> dict[str, 
             places[taken] = np.arange(len(taken))
             where[table.name] = pd.Series(places, index=pd.Index(frame[table.id]))
     if problems:
-        raise BadInput("; ".join(problems))
+        raise Unlinked(problems)
     return rows
 
 

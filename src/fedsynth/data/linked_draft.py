@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from fedsynth.data.draft import Draft, Wishes, draft_schema
-from fedsynth.data.linked import LinkedTable
+from fedsynth.data.linked import MOST, LinkedTable
 from fedsynth.data.linked_rules import numbered_by, with_rules
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 
 _ID = re.compile(r".*\b(id|key|number|no)$|.*(?<=[a-z])Id$", re.IGNORECASE)
+_BOUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, MOST)  # of numbers of children
 _BARE = ("id", "key", "number", "no")  # names of ids that say nothing of whose they are
 
 
@@ -27,6 +28,10 @@ def draft_linked(frames: Mapping[str, pd.DataFrame], wishes: Wishes | None = Non
     "table 'visit': rows belong to 'person' by 'person id' and are ordered by 'day'"
     """
     wishes = wishes or Wishes()
+    empty = [name for name, frame in frames.items() if frame.empty]
+    frames = {name: frame for name, frame in frames.items() if name not in empty}
+    if not frames:
+        raise BadInput(f"tables {', '.join(empty)}: none of them has a row; expected at least persons")
     ids = {name: _ids(frame) for name, frame in frames.items()}
     links = {name: _parent(name, frames, ids) for name in frames}
     doubtful = {name for name, (_, key) in links.items() if key is None or _letters(key) in _BARE}
@@ -56,9 +61,14 @@ def draft_linked(frames: Mapping[str, pd.DataFrame], wishes: Wishes | None = Non
         order = None
         if key is not None:
             order = moments[0] if moments else numbered_by(drafted.schema, frame, key)
-        tables[name] = LinkedTable(name, drafted.schema, own, parent, key, order)
+        schema, most = drafted.schema, MOST
+        if key is not None:
+            most = next(bound for bound in _BOUNDS if bound >= min(MOST, frame[key].value_counts().max()))
+            schema = replace(schema, inside=True, provenance={**schema.provenance, "most": "inferred"})
+        tables[name] = LinkedTable(name, schema, own, parent, key, order, most)
     tables = with_rules(tables, frames)
-    notes = [describe_table(table) for table in tables.values()]
+    notes = [describe_table(table) + _beyond(table, frames[name]) for name, table in tables.items()]
+    notes += [f"table {name!r}: has no rows and is left out of the schema" for name in empty]
     written = {name: table.to_dict() for name, table in tables.items()}
     return Draft(Schema.from_dict({"version": 2, "tables": written}), left_out, tuple(notes))
 
@@ -132,8 +142,17 @@ def describe_table(table: LinkedTable) -> str:
         )
     ordered = f" and are ordered by {table.order!r}" if table.order else ", in no order"
     rules = "".join(f"; in all rows {rule}" for rule in (*table.schema.constraints, *table.across))
-    bound = f"; of one {table.parent}'s rows the first {table.most} count"
+    first = "first counts" if table.most == 1 else f"first {table.most} count"
+    bound = f"; of one {table.parent}'s rows the {first}"
     return f"table {table.name!r}: rows belong to {table.parent!r} by {table.key!r}{ordered}{rules}{bound}"
+
+
+def _beyond(table: LinkedTable, frame: pd.DataFrame) -> str:
+    """How many rows do not count."""
+    if table.key is None:
+        return ""
+    beyond = int((frame[table.key].value_counts() - table.most).clip(lower=0).sum())
+    return f" ({beyond} of {len(frame)} rows are further ones)" if beyond else ""
 
 
 @dataclass(frozen=True)

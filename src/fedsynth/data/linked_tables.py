@@ -16,7 +16,7 @@ from torch import Tensor
 from fedsynth.data.clients import RawClients
 from fedsynth.data.conform import conform
 from fedsynth.data.histories import Histories
-from fedsynth.data.linked import LinkedSchema, Rows, link
+from fedsynth.data.linked import LinkedSchema, Rows, Unlinked, link
 from fedsynth.data.modality import Modality, Source
 from fedsynth.data.sources.registry import read_tables
 from fedsynth.data.table_files import write_table
@@ -86,6 +86,16 @@ class Linked(Modality):
         root = self.tables.root
         names = data[root.name][root.id].astype(str) if root.id else range(len(data[root.name]))
         return RawClients(person, len(data[root.name]), tuple(map(str, names)), HistoryRows(x, y))
+
+    def check_file(self, path: Path | str, column: str) -> list[str]:
+        """Say what in the tables of a folder does not fit, each in a sentence."""
+        try:
+            self.clients(Source(path))
+        except Unlinked as error:
+            return [*error.problems]
+        except BadInput as error:
+            return [str(error)]
+        return []
 
     def _conformed(self, data: Frames) -> Frames:
         """Tables in which every value of a paid column fits it."""

@@ -47,7 +47,7 @@ def inferred_in(schema: Schema) -> list[Inferred]:
         if column is not None:
             entries.append(Inferred(name, column, f"{column.type}, {column.allowed()}"))
         else:
-            entries.append(Inferred(name, None, _listed(key, getattr(part, key))))
+            entries.append(Inferred(name, None, _listed(key, _values(schema, name))))
     return entries
 
 
@@ -203,6 +203,15 @@ def with_rules(schema: Schema, name: str, answer: str) -> Schema:
 def without(schema: Schema, name: str) -> Schema:
     """The schema without a column, and without constraints that name it; a label is not left out."""
     return _edited(schema, name, None, None)
+
+
+def _values(schema: Schema, name: str) -> Sequence[object]:
+    """What an entry that is no column says: constraints, or how many rows of one parent count."""
+    part, key = _part(schema, name)
+    table = next((table for table in schema.tables if table.schema is part), None)
+    if table is None:
+        return tuple(getattr(part, key))
+    return (table.most,) if key == "most" else (*getattr(part, key), *table.across)
 
 
 def _part(schema: Schema, name: str) -> tuple[Schema, str]:

@@ -386,6 +386,7 @@ def _probability_problems(schema: Schema) -> list[str]:
 
 def _provenance_problems(schema: Schema, names: list[str]) -> list[str]:
     others = [key for key in ("vocabulary", "constraints") if getattr(schema, key) or schema.inside]
+    others += ["most"] if schema.inside else []
     known = [*names, "label_probabilities", *others]
     problems = [
         f"provenance of unknown column {name!r}, {nearest(str(name), known)}"

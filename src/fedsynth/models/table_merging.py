@@ -24,7 +24,8 @@ def merged_values(
     """The merged value of each value: cells of a number until they are seen above the noise, rare categories as one.
 
     The first `ordered` values are cells, which only merge with neighbors; the others (categories, zero, missing) stay
-    by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling.
+    by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling;
+    the last one, which stands for all beyond, stays by itself if it is seen.
 
     >>> merged_values(np.array([0.1, 0.1, 0.3, 0.1, 0.4]), 0.01, ordered=4, most=3)
     array([0, 0, 1, 1, 2])
@@ -32,13 +33,18 @@ def merged_values(
     array([0, 2, 1, 2])
     >>> merged_values(np.zeros(9), 0.5, ordered=9, most=32, count=True)
     array([0, 1, 2, 2, 3, 3, 3, 3, 3])
+    >>> merged_values(np.array([0.9, 0, 0, 0, 0, 0, 0, 0, 0.1]), 0.01, ordered=9, most=4, count=True)
+    array([0, 1, 2, 2, 3, 3, 3, 3, 4])
     """
     apart = shares[ordered:]
     order = np.argsort(-apart, kind="stable")
     visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
     if not ordered and len(visible) >= len(apart) - 1:  # one hidden value is merged with nothing
         visible = np.arange(len(apart))
-    cells = _runs(shares[:ordered], noise, most, _doublings(ordered) if count else ())
+    ends = _doublings(ordered) if count else ()
+    if count and ordered > 1 and shares[ordered - 1] > _HIDDEN * noise:
+        ends = (*ends, ordered - 2, ordered - 1)
+    cells = _runs(shares[:ordered], noise, most, ends)
     groups = int(cells.max()) + 1 if ordered else 0
     others = np.full(len(apart), groups - 1 if ordered else len(visible))
     others[visible] = groups + np.arange(len(visible))
@@ -151,15 +157,15 @@ def _falling(cells: np.ndarray, start: float) -> np.ndarray:
 def falling_law(merged: np.ndarray, one: Measured) -> np.ndarray:
     """The shares of 0, 1, 2, ... children that fall by a constant factor, most likely by noisy shares of merged values.
 
-    Where noise hides everything, there are few children.
+    The last share is that of all numbers from there on. Where noise hides everything, there are few children.
 
     >>> law = falling_law(np.array([0, 1, 2, 2, 2]), Measured((0,), np.array([0.5, 0.25, 0.25]), 1e4))
     >>> law.round(2)
-    array([0.5 , 0.26, 0.14, 0.07, 0.04])
+    array([0.5 , 0.25, 0.12, 0.06, 0.06])
     """
     means = np.geomspace(0.05, 10 * len(merged), 200)
     laws = (means / (1 + means)) ** np.arange(len(merged))[:, None]
-    laws /= laws.sum(axis=0)
+    laws[:-1] /= 1 + means
     expected = np.zeros((len(one.shares), len(means)))
     np.add.at(expected, merged, laws)
     precision = np.broadcast_to(one.precision, one.shares.shape)

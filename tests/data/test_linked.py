@@ -181,6 +181,15 @@ def test_a_table_without_rows_is_left_out_of_a_draft_and_that_is_said():
         draft_linked({"person": person.head(0), "visit": empty})
 
 
+def test_a_draft_of_persons_with_an_id_that_is_there_twice_says_which():
+    from fedsynth.data.linked_draft import draft_linked
+
+    frames = records(60, seed=1)
+    frames["person"] = pd.concat([frames["person"], frames["person"].tail(1)])
+    with pytest.raises(BadInput, match="table 'person': column 'person id' .* 60 is there twice"):
+        draft_linked(frames)
+
+
 def test_each_problem_of_linked_tables_is_a_sentence_of_its_own(linked, tmp_path):
     frames = records(50, seed=1)
     frames["person"] = frames["person"].assign(age=200)

@@ -159,3 +159,38 @@ def test_persons_who_trust_nobody_send_a_noisy_message_each(people):
         noisy.messages(None, {"question": question}, clients.gather(ids), ids, {}, Rng()) for _ in range(2)
     )
     assert fits(((one - other) / math.sqrt(2)).numpy().ravel()[:3000], 2.0)
+
+
+def moved(people, rows, rng):
+    """How far a person with so many rows, in all views, moves the sum of the others: the largest distance found."""
+    clients, sums, learning = people
+    sizes = [form.sizes for form in sums.forms]
+    views = rng.integers(0, len(sizes), rows)
+    codes = np.zeros((rows, clients.x.shape[1]), dtype=np.float32)
+    for view, of in enumerate(sizes):
+        mine = np.flatnonzero(views == view)
+        codes[mine, : len(of)] = np.stack([rng.integers(0, size, len(mine)) for size in of], axis=1)
+    x, y = torch.cat([clients.x, torch.from_numpy(codes)]), torch.cat([clients.y, torch.from_numpy(views)])
+    more = Clients(x, y, np.append(clients.offsets, len(y)))
+    distances = []
+    for question in questions(sums, learning, rng):
+        with_them, without = (
+            sums.messages(None, {"question": question}, more.gather(ids), ids, {}, Rng(0))[0]
+            for ids in (np.arange(PERSONS + 1), np.arange(PERSONS))
+        )
+        distances.append(float((with_them - without).square().sum()))
+    return max(distances)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3000, 100_000])
+def test_a_neighbor_with_any_number_of_rows_moves_the_sum_by_at_most_the_clip(people, rows):
+    distance = moved(people, rows, np.random.default_rng(3))
+    assert distance <= 1.0 and (distance == 0) == (rows == 0)
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_the_search_finds_a_person_that_weighs_once_a_row(people, rows, monkeypatch):
+    monkeypatch.setattr(
+        "fedsynth.training.history_sums._up_to", lambda number, rows, steps: number[:, None] * steps
+    )
+    assert moved(people, rows=10 * rows, rng=np.random.default_rng(3)) > 1.0

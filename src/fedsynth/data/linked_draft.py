@@ -16,6 +16,7 @@ from fedsynth.errors import BadInput
 
 _ID = re.compile(r".*\b(id|key|number|no)$|.*(?<=[a-z])Id$", re.IGNORECASE)
 _BOUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, MOST)  # of numbers of children
+_FEW_REPEATS = 0.1  # of an id's rows: more, and it is the key of another table's rows
 _BARE = ("id", "key", "number", "no")  # names of ids that say nothing of whose they are
 
 
@@ -37,6 +38,7 @@ def draft_linked(frames: Mapping[str, pd.DataFrame], wishes: Wishes | None = Non
     doubtful = {name for name, (_, key) in links.items() if key is None or _letters(key) in _BARE}
     if len(doubtful) > 1:
         links |= _by_name(frames, doubtful)
+    _refuse_ids_that_are_there_twice(frames, links, ids)
     tables: dict[str, LinkedTable] = {}
     left_out: dict[str, str] = {}
     for name, frame in frames.items():
@@ -98,6 +100,25 @@ def _parent(
     return max(
         shared, key=lambda link: (_named(link[1], link[0]), len(frames[link[0]])), default=(None, None)
     )
+
+
+def _refuse_ids_that_are_there_twice(
+    frames: Mapping[str, pd.DataFrame],
+    links: Mapping[str, tuple[str | None, str | None]],
+    ids: Mapping[str, list[str]],
+) -> None:
+    """Say which id names two rows, where that leaves rows without a parent."""
+    parents = {parent for parent, _ in links.values()}
+    roots = [name for name, (parent, _) in links.items() if parent is None]
+    for name in (name for name in roots if len(roots) > 1 or (name in parents and not ids[name])):
+        others = {str(column) for other in frames if other != name for column in frames[other]}
+        for column in (str(column) for column in frames[name] if column in others):
+            repeated = frames[name][column].duplicated()
+            if _ID.fullmatch(column.replace("_", " ")) and 0 < repeated.mean() < _FEW_REPEATS:
+                raise BadInput(
+                    f"table {name!r}: column {column!r} is in other tables too, but "
+                    f"{frames[name][column][repeated].iloc[0]} is there twice; an id names one row: drop one of them"
+                )
 
 
 def _by_name(

@@ -141,6 +141,11 @@ class Allowance:
         event = PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.noise))
         return account.max_rounds(event, self.epsilon, self.delta, accountant=accountant)
 
+    def one_more(self) -> float:
+        """The tight cost of a round more than the budget allows."""
+        event = PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.noise))
+        return account.epsilon(account.repeat(event, self.rounds("pld") + 1), self.delta)
+
 
 ALLOWANCES = (
     Allowance("C-DPD-fVAE, MNIST (rounds)", 0.2, 1.0, 10.0),
@@ -243,6 +248,7 @@ def page() -> str:
         few_legacy=ALLOWANCES[1].rounds("rdp-legacy"),
         few_rdp=ALLOWANCES[1].rounds("rdp"),
         few_pld=ALLOWANCES[1].rounds("pld"),
+        one_more=number(ALLOWANCES[1].one_more()),
         rounds_rdp=ALLOWANCES[0].rounds("rdp"),
         rounds_pld=ALLOWANCES[0].rounds("pld"),
     )

@@ -135,7 +135,8 @@ def ranking(results: list[dict]) -> str:
     return text + "\n\n" + legend
 
 
-BESIDE = {"cnn: accuracy": ("mlp: accuracy", "logistic regression: accuracy")}
+FID = "FID in features of a LeNet"
+BESIDE = {"cnn: accuracy": ("mlp: accuracy", "logistic regression: accuracy", FID)}
 
 
 def claims(results: list[dict]) -> str:
@@ -169,7 +170,11 @@ def _has(result: dict, name: str) -> bool:
 def _train_on_real(results: list[dict], name: str) -> str:
     """What real rows teach, from the first result that has this score."""
     beside = _score(next(result for result in results if _has(result, name)), name)["detail"]
-    return _number(beside["train_on_real"], beside.get("train_on_real_spread"))
+    return (
+        _number(beside["train_on_real"], beside.get("train_on_real_spread"))
+        if "train_on_real" in beside
+        else ""
+    )
 
 
 LOCAL = {  # as DP-Fed-WAE scores, and a short head

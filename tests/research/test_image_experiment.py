@@ -1,6 +1,7 @@
 """A row on images: trained, scored on the test split, with a picture and what it cost."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,6 +40,21 @@ def test_a_row_says_how_often_its_classifiers_saw_their_images():
     assert run_experiment(row)["scores"][0]["detail"]["passes"] == 2
     with pytest.raises(BadInput, match="passes=0"):
         replace(row, passes=0)
+
+
+LENETS = Path(__file__).parents[2] / "experiments" / "pp_fedgan" / "results" / "lenets"
+
+
+@pytest.mark.skipif(not here, reason="MNIST is not in FEDSYNTH_DATA")
+def test_images_are_compared_in_the_features_of_the_lenet_that_was_kept():
+    request = Request(recipe="moment_vae", clients=20, rounds=1, private=False)
+    asked = {"seeds": (1,), "train_rows": 200, "classifiers": ("logistic regression",)}
+    row = Experiment("alike", "mnist", request, lenet=str(LENETS / "mnist.safetensors"), **asked)
+    score = run_experiment(row)["scores"][1]
+    assert score["name"] == "FID in features of a LeNet" and score["goal"] == "min"
+    assert 1 < score["value"] < 2000 and score["detail"]["setting"]["weights"] == "56d54545aa4bab3f"
+    with pytest.raises(BadInput, match="not found"):
+        run_experiment(replace(row, lenet="nowhere.safetensors"))
 
 
 faces = folder is not None and (folder / "celeba32.npz").is_file()

@@ -57,6 +57,7 @@ class Experiment:
     train_rows: int | None = None
     classifiers: tuple[str, ...] = ("gradient boosting",)
     passes: int = 6  # of a network that learns from images
+    lenet: str = ""  # weights of a LeNet, a path from the TOML file: images are compared in its features
     layout: str = ""  # how tables show the row; "claims": one measure beside what a paper claims
     measure: str = ""
     claim: str = ""
@@ -109,9 +110,9 @@ class Experiment:
         keys = read_file(path)
         known = {name: key for name, key in keys_of(cls).items() if name not in ("row", "request")}
         check(keys, {**known, "run": Key(Mapping[str, Any], needed=True)}, path)
-        return build(
-            cls, keys, row=path.stem, request=Request.from_toml({"recipe": "dpd_fvae", **keys.pop("run")})
-        )
+        request = Request.from_toml({"recipe": "dpd_fvae", **keys.pop("run")})
+        row = build(cls, keys, row=path.stem, request=request)
+        return replace(row, lenet=str(path.parent / row.lenet)) if row.lenet else row
 
     def changed(self, arguments: Mapping[str, Any], device: str | None, runs: int | None) -> Experiment:
         """The experiment with what the command line gives: for a smoke test, or another device."""
@@ -181,7 +182,12 @@ def _table_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial],
 def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial], int, int]:
     """The finished runs on images, and how many they were trained and tested on."""
     judge = ImageJudge(
-        experiment.data, experiment.classifiers, experiment.sets, experiment.train_rows, experiment.passes
+        experiment.data,
+        experiment.classifiers,
+        experiment.sets,
+        experiment.train_rows,
+        experiment.passes,
+        Path(experiment.lenet) if experiment.lenet else None,
     )
     trained = [
         judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None, experiment.fit)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+from safetensors.torch import load_file
 from torch import Tensor
 
+from fedsynth.assess.scores.features import FeatureNetwork, LeNet, extract, lenet_features
+from fedsynth.assess.scores.image_fidelity import frechet_distance
 from fedsynth.assess.scores.score import Score, over_seeds
 from fedsynth.assess.scores.utility import Performance
 from fedsynth.data.clients import RawClients, image_clients_from
@@ -24,6 +28,9 @@ from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Watch
 
 SHOWN = 10  # images of a class in the grid
+FID = "FID in features of a LeNet"
+_COMPARED = 10_000  # images of a synthetic set
+_UNBOUNDED = (0.0, float(2**31))
 Images = tuple[np.ndarray, np.ndarray, Schema]
 
 
@@ -54,11 +61,26 @@ class ImageTrial:
     device: str
 
 
+def kept_lenet(path: Path, schema: Schema) -> FeatureNetwork:
+    """The LeNet whose weights were kept in a file, so that distances of different rows are in the same features."""
+    if not path.is_file():
+        raise BadInput(f"lenet={str(path)!r}: not found; expected the weights of a LeNet (safetensors)")
+    network = LeNet(schema.channels, len(schema.classes))
+    network.load_state_dict(load_file(path))
+    return lenet_features(network)
+
+
 class ImageJudge:
     """Trains and scores; what real images teach is measured once."""
 
     def __init__(
-        self, data: str, classifiers: tuple[str, ...], sets: int, rows: int | None, passes: int
+        self,
+        data: str,
+        classifiers: tuple[str, ...],
+        sets: int,
+        rows: int | None,
+        passes: int,
+        lenet: Path | None = None,
     ) -> None:
         self._images, self._labels, self.schema = IMAGE_DATA[data]("train")
         if rows:
@@ -67,6 +89,7 @@ class ImageJudge:
         self._test = IMAGE_DATA[data]("test")[:2]
         self._classifiers, self._sets, self._passes = classifiers, sets, passes
         self._beside: dict[str, Performance] = {}
+        self._network = kept_lenet(lenet, self.schema) if lenet else None
 
     @property
     def rows(self) -> int:
@@ -127,7 +150,21 @@ class ImageJudge:
             for number, each in enumerate(performances):
                 value = over_seeds(f"{name}: accuracy", [each.accuracy], (number,), detail=detail)
                 scores[number].append(value)
+        if self._network:
+            self._alike(self._network, [images.cpu() for images, _ in synthetic], test[0].cpu(), scores)
         return scores
+
+    def _alike(
+        self, network: FeatureNetwork, synthetic: list[Tensor], test: Tensor, scores: list[list[Score]]
+    ) -> None:
+        """Add to the scores of each set how far its features lie from those of the test images."""
+        real = extract(network, test).values
+        for number, images in enumerate(synthetic):
+            distance = frechet_distance(real, extract(network, images[:_COMPARED]).values)
+            detail = {
+                "setting": {**network.setting(), "real": len(test), "synthetic": min(len(images), _COMPARED)}
+            }
+            scores[number].append(Score(FID, distance, "min", _UNBOUNDED, detail=detail))
 
     def _labelled(self, images: np.ndarray, labels: np.ndarray, device: str) -> tuple[Tensor, Tensor]:
         """Bytes with a channel axis and class numbers, where the classifiers are trained."""

@@ -267,11 +267,14 @@ def _row(result: dict, classifier: str) -> list[str]:
     ]
 
 
+TRUSTED = {"local": ", nobody trusted", "distributed": ", noise shared out inside masked sums"}
+
+
 def protected(privacy: dict) -> str:
     """Who is protected and how much, in a cell."""
     if not privacy["private"]:
         return "nobody"
-    where = ", nobody trusted" if privacy.get("trust") == "local" else ""
+    where = TRUSTED.get(privacy.get("trust", ""), "")
     return f"each {privacy['unit']}: ε = {privacy['epsilon']:,.2f}, δ = {privacy['delta']:g}{where}"
 
 

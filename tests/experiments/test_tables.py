@@ -160,3 +160,23 @@ def test_a_claim_stands_beside_what_was_measured_and_what_was_done_otherwise_bel
     assert "| open | nobody | 0.900 ± 0.002 | paper: 1 | 1 | 11 |" in lines
     assert "ε = 12,345.68, δ = 1e-05, nobody trusted | 0.600 ± 0.002 | paper: 2 | 1, 2 | 11 |" in lines[4]
     assert lines[-2:] == ["1. fewer rounds", "2. own split"]
+
+
+def test_images_have_their_distance_beside_the_accuracy(tables):
+    def score(name, value, detail):
+        return {"name": name, "value": value, "spread": None, "detail": detail, "failed": None}
+
+    made = result("`mixture`", 1, 0.8, 10.0)
+    row = {
+        **made,
+        "layout": "claims",
+        "measure": "cnn: accuracy",
+        "claim": "97%",
+        "deviations": [],
+        "privacy": {**made["privacy"], "unit": "record", "trust": "distributed"},
+        "scores": [score("cnn: accuracy", 0.96, {"train_on_real": 0.98}), score(tables.FID, 12.5, {})],
+    }
+    heads, _, real, line = tables.table([row]).splitlines()[:4]
+    assert "| cnn: accuracy | FID in features of a LeNet | the paper |" in heads
+    assert "| real rows | nobody | 0.980 |  |" in real
+    assert "δ = 1e-05, noise shared out inside masked sums | 0.960 | 12.500 | 97% |" in line

@@ -24,6 +24,7 @@ HEADS = (
 )
 HEADS += ("protected here", "all rows")
 NOT_RUN = "not run"
+ELSEWHERE = ("inspection",)  # folders whose results are not a file for each row
 
 
 @dataclass(frozen=True)
@@ -195,10 +196,21 @@ def overview(lines: tuple[Line, ...]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
+def unmeasured() -> str:
+    """The rows whose TOML file has no result, by folder: what is written down and was not run."""
+    rows: dict[str, list[str]] = {}
+    for path in sorted(HERE.glob("*/*.toml")):
+        if path.parent.name in ELSEWHERE or list((path.parent / "results").rglob(f"{path.stem}.json")):
+            continue
+        rows.setdefault(path.parent.name, []).append(f"`{path.stem}`")
+    return "\n".join(f"- {folder}: {', '.join(names)}" for folder, names in rows.items())
+
+
 def main() -> int:
-    """Fill the marker of experiments/README.md."""
+    """Fill the markers of experiments/README.md."""
     page = HERE / "README.md"
-    page.write_text(fill(page.read_text(encoding="utf-8"), "overview", overview(LINES)), encoding="utf-8")
+    text = fill(page.read_text(encoding="utf-8"), "overview", overview(LINES))
+    page.write_text(fill(text, "unmeasured", unmeasured()), encoding="utf-8")
     return 0
 
 

@@ -86,6 +86,7 @@ def test_the_overview_is_that_of_the_results(tables, monkeypatch):
     overview = importlib.import_module("overview")
     page = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
     assert tables.fill(page, "overview", overview.overview(overview.LINES)) == page, "make tables"
+    assert tables.fill(page, "unmeasured", overview.unmeasured()) == page, "make tables"
 
 
 ROWS = [path for path in (ROOT / "experiments").glob("*/*.toml") if path.parent.name != "inspection"]

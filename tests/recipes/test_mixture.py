@@ -9,6 +9,8 @@ from fedsynth.assess.audit.audit_setup import Setup
 from fedsynth.data.clients import RawClients
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
+from fedsynth.models.mixture import Mixture, MixtureForm, MixtureModel
+from fedsynth.models.spectrum import spectrum
 from fedsynth.recipes.budget import Target
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.rng import Rng
@@ -83,6 +85,18 @@ def test_a_training_that_ends_early_can_be_drawn_from():
         {"fitted": {"values": state.parts["fitted"]}}, torch.tensor([0, 1]), Rng(1)
     )
     assert images.shape == (2, 1, 8, 8) and bool(((images >= 0) & (images <= 1)).all())
+
+
+def test_with_cut_what_is_faint_is_black_and_what_is_bright_is_white():
+    form = MixtureForm(1, 8, 1, 1, 64, 1)
+    shades = torch.full((1, 1, 8, 8), 0.5)
+    shades[..., :2], shades[..., 6:] = 0.2, 0.9
+    mixture = Mixture(torch.ones(1, 1), spectrum(shades, 64)[None], torch.zeros(1, 1, 1))
+    images = MixtureModel(form, cut=0.3).sample(
+        {"fitted": {"values": mixture.pack()}}, torch.tensor([0]), Rng(1)
+    )
+    assert bool((images[..., :2] == 0).all()) and bool((images[..., 6:] == 1).all())
+    assert torch.allclose(images[..., 2:6], torch.tensor(0.5), atol=1e-4)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e9])

@@ -48,6 +48,9 @@ class Mixing:
         0.0,
         3.0,
     )
+    cut: float = setting(
+        0.0, "brightness up to which a drawn pixel is black, and as near to white white", 0.0, 0.45
+    )
     grain: float = setting(0.0, "standard deviation of noise in each drawn pixel, white being 1", 0.0, 1.0)
 
 
@@ -132,5 +135,5 @@ def mixture(
             "norm; set moments or most_records lower"
         )
     learning = MixtureLearning(form, sums, noise, task.clients, mixing.rounds, bool(task.classes))
-    model = MixtureModel(form, mixing.wobble, mixing.grain)
+    model = MixtureModel(form, mixing.wobble, mixing.grain, mixing.cut)
     return counted("mixture", task, mixing.rounds, model, sums, learning, (_CAVEAT,))

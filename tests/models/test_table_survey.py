@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsynth.models.graphical import project
+from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_merging import merged_values
 from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import ClientCells
-from fedsynth.models.table_survey import Answer, Survey
+from fedsynth.models.table_survey import Survey
 
 SIZES = (3, 4, 2, 2)
 PLAN = Plan(

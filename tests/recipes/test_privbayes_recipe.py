@@ -12,7 +12,7 @@ from fedsynth.assess.audit.audit import audit
 from fedsynth.data.clients import encode_clients
 from fedsynth.errors import Incompatible
 from fedsynth.federation.loop import run
-from fedsynth.models.table_survey import Answer
+from fedsynth.models.table_answer import Answer
 from fedsynth.recipes.privbayes import Network, NetworkPlan, NetworkSurvey, every_pair
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.simulator.inprocess import InProcess

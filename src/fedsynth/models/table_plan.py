@@ -40,6 +40,15 @@ class Plan:
     possible: tuple[tuple[Columns, np.ndarray], ...] = ()  # pairs of values that constraints allow
     counts: tuple[int, ...] = ()  # columns that are numbers of children
     most_rows: float = math.inf  # that a unit has in a table
+    single_rounds: int = 1  # at most, that ask for single columns before pairs
+    smooth: bool = False  # neighboring cells of numbers are usually alike
+    hidden: float = 3.0  # standard deviations of noise under which a category is not seen
+
+    @cached_property
+    def smooth_columns(self) -> frozenset[int]:
+        """The columns of numbers whose cells are usually like their neighbors."""
+        finer = (column for column, cells in enumerate(self.ordered) if cells > self.values)
+        return frozenset(finer) - set(self.counts) if self.smooth else frozenset()
 
     @cached_property
     def values(self) -> int:

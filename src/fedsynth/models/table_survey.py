@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
 from fedsynth.models.graphical import JunctionTree, Measured, Table, fit, project, spread, tree_cells
+from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_denoise import denoised
 from fedsynth.models.table_merging import calmed, detailed, falling_law, merged_values, on_simplex, toward
 from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import Columns, Question, unmerged
+from fedsynth.models.table_smoothing import rounds_needed, smooth_column, whole
 from fedsynth.models.tree_sampling import sample
 
 _BLURRED = 0.2  # of the mass of a table: noise beyond it hides how three columns go together
@@ -28,35 +30,6 @@ _ROUGH = 12  # sweeps of a fit that only chooses pairs
 _DRAWN = 100_000  # rows, by which such a fit is compared with pairs outside its cliques
 _WHOLE = 0.5  # of the clients: their rows count in full
 _WORTH = 1.4  # times more than by their means: then sums over clients' rows are asked for
-_SURE = 1e-8  # variance of a share without noise: rows are a sample
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A question and its noisy answer: the units' sum over their number, and the standard deviation of its cells."""
-
-    question: Question
-    values: np.ndarray
-    noise: float
-    scale: np.ndarray  # what a unit adds to each table
-    about: np.ndarray | None = None  # what clients say of themselves
-
-    @cached_property
-    def total(self) -> float:
-        """The mass of a table: 1, or what a unit's rows add on average, by tables' precision; no less than noise."""
-        sums = np.array([values.sum() for values in self.question.split(self.values)])
-        cells = np.array([math.prod(shape) for shape in self.question.shapes])
-        precision = float((self.scale**2 / cells).sum())
-        least = min(1.0, self.noise / math.sqrt(precision))
-        return max(1e-9, least, float((sums * self.scale / cells).sum() / precision))
-
-    def measured(self, total: float) -> list[Measured]:
-        """The tables as shares of the whole mass, with their precision."""
-        pieces = zip(self.question.tables, self.question.split(self.values), self.scale * total, strict=True)
-        return [
-            Measured(table, values / scale, 1 / ((self.noise / scale) ** 2 + _SURE))
-            for table, values, scale in pieces
-        ]
 
 
 @dataclass(frozen=True)
@@ -95,13 +68,33 @@ class Survey:
     def _following(self) -> Question:
         plan, done = self.plan, len(self.answers)
         singles = [(column,) for column in range(len(plan.sizes))]
-        if done == 0:
+        if done < self.single_rounds:
             return plan.question(unmerged(plan.sizes), singles)
-        if done <= plan.pair_rounds or len(plan.sizes) < 3:
+        if done < self.single_rounds + plan.pair_rounds or len(plan.sizes) < 3:
             return plan.question(self.maps, plan.pairs or singles)
         if done == plan.rounds - 1 and self.details:
             return plan.question(self.maps, (*self.details, *((column,) for column in self._fine)))
         return plan.question(self.maps, self._refined(self.grown(self.edges)) or singles)
+
+    @cached_property
+    def single_rounds(self) -> int:
+        """How many rounds ask for single columns: more than one where noise hides them."""
+        if not self.answers or self.plan.single_rounds == 1:
+            return 1
+        later = (place for place, answer in enumerate(self.answers) if len(answer.question.tables[0]) > 1)
+        needed = rounds_needed(self.answers[0].measured(self.total))
+        return next(later, min(self.plan.single_rounds, needed))
+
+    @cached_property
+    def _singles(self) -> list[Measured]:
+        """The single columns with their values as they are, by the rounds before pairs."""
+        rounds = zip(*map(self._measured, self.answers[: self.single_rounds]), strict=True)
+        return [reduce(Measured.combined, of) for of in rounds]
+
+    def _measured(self, answer: Answer) -> list[Measured]:
+        """The tables of an answer, as shares of the mass that it has."""
+        tables = answer.measured(answer.total if answer.question.row_weight > 0 else self.total)
+        return [whole(one) if self.plan.smooth else one for one in tables]
 
     @cached_property
     def details(self) -> tuple[Columns, ...]:
@@ -138,7 +131,7 @@ class Survey:
     def _calmed(self) -> list[np.ndarray]:
         """The share of each value; inside a merged one they are as unequal as can be told from noise."""
         return [
-            calmed(one.shares, merged, 1 / float(one.precision), masses, ordered, self._laws.get(column))
+            calmed(one.shares, merged, 1 / float(one.precision), masses, ordered, self._usual(column))
             for column, (one, merged, masses, ordered) in enumerate(
                 zip(self.singles, self.maps, self.distributions, self.plan.ordered, strict=True)
             )
@@ -148,6 +141,12 @@ class Survey:
     def _laws(self) -> dict[int, np.ndarray]:
         """How numbers of children usually fall."""
         return {place: falling_law(self.maps[place], self._alone[place]) for place in self.plan.counts}
+
+    def _usual(self, column: int) -> np.ndarray | None:
+        """The usual shares of a column's values, if it is known how they go together."""
+        if column in self.plan.smooth_columns:
+            return smooth_column(self.singles[column], self.plan.ordered[column])
+        return self._laws.get(column)
 
     @cached_property
     def partners(self) -> tuple[int, ...]:
@@ -188,15 +187,15 @@ class Survey:
     @cached_property
     def singles(self) -> list[Measured]:
         """The single columns with their values as they are: asked for first, and perhaps again."""
-        again = zip(self.answers[0].measured(self.total), self._fine, strict=True)
+        again = zip(self._singles, self._fine, strict=True)
         return [one.combined(self._later[fine,]) if (fine,) in self._later else one for one, fine in again]
 
     @cached_property
     def _later(self) -> dict[Columns, Measured]:
         """What was measured of each table after the first round."""
         tables: dict[Columns, Measured] = {}
-        for answer in self.answers[1:]:
-            for one in answer.measured(answer.total if answer.question.row_weight > 0 else self.total):
+        for answer in self.answers[self.single_rounds :]:
+            for one in self._measured(answer):
                 earlier = tables.get(one.columns)
                 tables[one.columns] = one if earlier is None else earlier.combined(one)
         return tables
@@ -204,16 +203,13 @@ class Survey:
     @cached_property
     def maps(self) -> tuple[np.ndarray, ...]:
         """How values are merged."""
-        return tuple(
-            merged_values(
-                one.shares,
-                1 / math.sqrt(float(one.precision)),
-                ordered,
-                self.plan.values,
-                count=one.columns[0] in self.plan.counts,
-            )
-            for one, ordered in zip(self.answers[0].measured(self.total), self.plan.ordered, strict=True)
-        )
+        return tuple(self._merged(one, one.columns[0]) for one in self._singles)
+
+    def _merged(self, one: Measured, column: int) -> np.ndarray:
+        plan, ordered, noise = self.plan, self.plan.ordered[column], 1 / math.sqrt(float(one.precision))
+        shares = smooth_column(one, ordered) if column in plan.smooth_columns else one.shares
+        count = column in plan.counts
+        return merged_values(shares, noise, ordered, plan.values, hidden=plan.hidden, count=count)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -309,7 +305,8 @@ class Survey:
     @cached_property
     def edges(self) -> tuple[Columns, ...]:
         """The pairs that the model holds: those that were asked for last; before that, a tree that has grown."""
-        later = [answer.question.tables for answer in self.answers[self.plan.pair_rounds + 1 :]]
+        start = self.single_rounds + self.plan.pair_rounds
+        later = [answer.question.tables for answer in self.answers[start:]]
         refined = [tables for tables in later if max(max(table) for table in tables) < len(self.sizes)]
         if refined and len(self.sizes) > 2:
             return tuple(dict.fromkeys(table[:2] for table in refined[-1] if len(table) > 1))

@@ -18,9 +18,10 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.state import ServerState
 from fedsynth.models.histories import HistoryModel, pack
 from fedsynth.models.marginals import Distribution
+from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import Columns, QuestionForm
-from fedsynth.models.table_survey import Answer, Survey
+from fedsynth.models.table_survey import Survey
 from fedsynth.recipes.marginals import (
     FEWEST_STEPS,
     Asking,

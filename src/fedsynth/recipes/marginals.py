@@ -19,11 +19,12 @@ from fedsynth.federation.state import ServerState
 from fedsynth.models.graphical import JunctionTree, Table
 from fedsynth.models.marginals import Distribution, MarginalModel
 from fedsynth.models.model import Model
+from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import ClientCells, Question, QuestionForm
 from fedsynth.models.table_rules import allowed_pairs
-from fedsynth.models.table_survey import Answer, Survey
+from fedsynth.models.table_survey import Survey
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.distributed import DistributedGaussian
@@ -40,6 +41,8 @@ from fedsynth.training.table_sums import TableSums
 from fedsynth.transport.registry import transport_named
 
 _BITS = 31
+_SINGLE_ROUNDS = 0.4  # of all rounds, at most: they ask for single columns where noise hides them
+_HIDDEN = 2.0  # standard deviations of noise under which a category is merged with others
 FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding down
 HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 
@@ -255,6 +258,9 @@ def marginals(
         asking.weight_of_label(unit),
         fitting.smoothness * task.clients,
         possible=allowed_pairs(domain),
+        single_rounds=max(1, int(_SINGLE_ROUNDS * asking.rounds)),
+        smooth=True,
+        hidden=_HIDDEN,
     )
     about = ClientCells() if weighing.mean_over != "clients" and unit == "client" else None
     cells = max(sum(sizes), plan.pair_cells)

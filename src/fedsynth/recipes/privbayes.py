@@ -22,9 +22,9 @@ from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.models.graphical import Columns, JunctionTree, Measured, Table, fit, tree_cells
 from fedsynth.models.marginals import MarginalModel
+from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
-from fedsynth.models.table_survey import Answer
 from fedsynth.recipes.marginals import CountPrivacy, Fitting, Learning, count_mechanism, counted
 from fedsynth.recipes.settings import checked, setting
 from fedsynth.recipes.sharing import Sharing

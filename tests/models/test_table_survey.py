@@ -70,6 +70,16 @@ def test_singles_are_asked_first_then_pairs_then_the_edges():
     assert weights[0, 3] == pytest.approx(2.0 * weights[0, 2])  # as many cells, with the label
 
 
+def test_single_columns_are_asked_again_where_noise_hides_them():
+    plan, singles = replace(PLAN, single_rounds=2, smooth=True), ((0,), (1,), (2,), (3,))
+    hidden, clear = surveyed(table(), 0.2, plan), surveyed(table(), 1e-4, plan)
+    assert [answer.question.tables == singles for answer in hidden.answers] == [True, True, False, False]
+    assert [answer.question.tables == singles for answer in clear.answers] == [True, False, False, False]
+    first = hidden.answers[0].measured(hidden.total)[0]
+    assert hidden.singles[0].precision == pytest.approx(2 * first.precision)
+    assert not hidden.fitted()[1][0].min() < 0
+
+
 def test_without_noise_the_fitted_pairs_are_the_true_ones():
     whole = table()
     survey = surveyed(whole, 1e-6)

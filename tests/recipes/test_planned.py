@@ -115,5 +115,8 @@ def test_encoders_that_fill_a_disk_are_named_and_shared_ones_are_not():
     few, many = (Population(clients, clients, 2.0, 1e-7) for clients in (2000, 1_000_000))
     assert plan_run(recipe_named("dpd_fvae"), SCHEMA, few).doubt == ""
     doubted = plan_run(recipe_named("dpd_fvae"), SCHEMA, many).doubt
-    assert "at each of 1,000,000 clients, trained on 1 row(s) on average" in doubted and "--recipe fvae" in doubted
+    assert (
+        "at each of 1,000,000 clients, trained on 1 row(s) on average" in doubted
+        and "--recipe fvae" in doubted
+    )
     assert plan_run(recipe_named("fvae"), SCHEMA, many).doubt == ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedsynth.models.graphical import Measured
 
-_HIDDEN = 3.0  # standard deviations under which a cell of numbers is not seen
+_HIDDEN = 3.0  # standard deviations under which a value is not seen
 _DIFFERENT = (
     3.0  # standard deviations by which a value's share must differ from the usual one to count, or more:
 )
@@ -19,14 +19,13 @@ _TRACE = 1e-9  # a share that is next to nothing
 
 
 def merged_values(
-    shares: np.ndarray, noise: float, ordered: int, most: int, *, hidden: float = _HIDDEN, count: bool = False
+    shares: np.ndarray, noise: float, ordered: int, most: int, *, count: bool = False
 ) -> np.ndarray:
     """The merged value of each value: cells of a number until they are seen above the noise, rare categories as one.
 
     The first `ordered` values are cells, which only merge with neighbors; the others (categories, zero, missing) stay
-    by themselves if they are seen: above so many standard deviations of noise (`hidden`). Numbers of children (`count`)
-    that noise hides are at least told apart by doubling; the last one, which stands for all beyond, stays by itself if
-    it is seen.
+    by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling;
+    the last one, which stands for all beyond, stays by itself if it is seen.
 
     >>> merged_values(np.array([0.1, 0.1, 0.3, 0.1, 0.4]), 0.01, ordered=4, most=3)
     array([0, 0, 1, 1, 2])
@@ -39,13 +38,13 @@ def merged_values(
     """
     apart = shares[ordered:]
     order = np.argsort(-apart, kind="stable")
-    visible = np.sort(order[apart[order] > hidden * noise][: most - 1])
+    visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
     if not ordered and len(visible) >= len(apart) - 1:  # one hidden value is merged with nothing
         visible = np.arange(len(apart))
     ends = _doublings(ordered) if count else ()
     if count and ordered > 1 and shares[ordered - 1] > _HIDDEN * noise:
         ends = (*ends, ordered - 2, ordered - 1)
-    cells = _runs(shares[:ordered], _HIDDEN * noise, most, ends)
+    cells = _runs(shares[:ordered], noise, most, ends)
     groups = int(cells.max()) + 1 if ordered else 0
     others = np.full(len(apart), groups - 1 if ordered else len(visible))
     others[visible] = groups + np.arange(len(visible))
@@ -57,19 +56,19 @@ def _doublings(cells: int) -> tuple[int, ...]:
     return tuple(2**power - 1 for power in range(cells.bit_length()))
 
 
-def _runs(shares: np.ndarray, least: float, most: int, ends: tuple[int, ...] = ()) -> np.ndarray:
+def _runs(shares: np.ndarray, noise: float, most: int, ends: tuple[int, ...] = ()) -> np.ndarray:
     """Neighboring cells in runs, each seen above noise or ended; few cells stay by themselves where they are seen."""
     most = most if len(shares) <= most else max(1, most - len(ends))
     total = float(np.maximum(shares, 0).sum())
-    enough = least if len(shares) <= most else max(total / most, 2 * least)
+    enough = _HIDDEN * noise if len(shares) <= most else max(total / most, 2 * _HIDDEN * noise)
     groups, count = np.zeros(len(shares), dtype=np.int64), 0
     mass = clear = 0.0  # of the run: all cells, and those that are seen by themselves
     width = 0
     for place, share in enumerate(shares.tolist()):
         groups[place] = count
         mass, width = mass + share, width + 1
-        clear += share if share > least else 0.0
-        visible = clear >= enough or mass >= max(enough, least * math.sqrt(width))
+        clear += share if share > _HIDDEN * noise else 0.0
+        visible = clear >= enough or mass >= max(enough, _HIDDEN * noise * math.sqrt(width))
         if visible or place in ends:
             count, mass, clear, width = count + 1, 0.0, 0.0, 0
     if width and count:  # what is left at the end is not seen by itself

@@ -42,7 +42,6 @@ class Plan:
     most_rows: float = math.inf  # that a unit has in a table
     single_rounds: int = 1  # at most, that ask for single columns before pairs
     smooth: bool = False  # neighboring cells of numbers are usually alike
-    hidden: float = 3.0  # standard deviations of noise under which a category is not seen
 
     @cached_property
     def smooth_columns(self) -> frozenset[int]:

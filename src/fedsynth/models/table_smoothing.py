@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -50,12 +49,7 @@ def smooth_column(one: Measured, ordered: int) -> np.ndarray:
     others = one.shares[ordered:]
     mass = max(0.0, 1 - float(np.maximum(others, 0.0).sum()))
     deviation = 1 / math.sqrt(float(np.mean(one.precision)))
-    return np.concatenate([_known_cells(one.shares[:ordered].tobytes(), deviation, mass), others])
-
-
-@lru_cache(2048)  # the same columns are asked for after every round
-def _known_cells(shares: bytes, deviation: float, mass: float) -> np.ndarray:
-    return smooth_cells(np.frombuffer(shares), deviation, mass)
+    return np.concatenate([smooth_cells(one.shares[:ordered], deviation, mass), others])
 
 
 def smooth_cells(shares: np.ndarray, deviation: float, mass: float) -> np.ndarray:

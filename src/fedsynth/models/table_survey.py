@@ -203,13 +203,16 @@ class Survey:
     @cached_property
     def maps(self) -> tuple[np.ndarray, ...]:
         """How values are merged."""
-        return tuple(self._merged(one, one.columns[0]) for one in self._singles)
-
-    def _merged(self, one: Measured, column: int) -> np.ndarray:
-        plan, ordered, noise = self.plan, self.plan.ordered[column], 1 / math.sqrt(float(one.precision))
-        shares = smooth_column(one, ordered) if column in plan.smooth_columns else one.shares
-        count = column in plan.counts
-        return merged_values(shares, noise, ordered, plan.values, hidden=plan.hidden, count=count)
+        return tuple(
+            merged_values(
+                one.shares,
+                1 / math.sqrt(float(one.precision)),
+                ordered,
+                self.plan.values,
+                count=one.columns[0] in self.plan.counts,
+            )
+            for one, ordered in zip(self._singles, self.plan.ordered, strict=True)
+        )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -42,7 +42,6 @@ from fedsynth.transport.registry import transport_named
 
 _BITS = 31
 _SINGLE_ROUNDS = 0.4  # of all rounds, at most: they ask for single columns where noise hides them
-_HIDDEN = 2.0  # standard deviations of noise under which a category is merged with others
 FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding down
 HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 
@@ -260,7 +259,6 @@ def marginals(
         possible=allowed_pairs(domain),
         single_rounds=max(1, int(_SINGLE_ROUNDS * asking.rounds)),
         smooth=True,
-        hidden=_HIDDEN,
     )
     about = ClientCells() if weighing.mean_over != "clients" and unit == "client" else None
     cells = max(sum(sizes), plan.pair_cells)

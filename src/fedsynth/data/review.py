@@ -51,7 +51,7 @@ def inferred_in(schema: Schema) -> list[Inferred]:
     return entries
 
 
-def _listed(key: str, values: Sequence[str]) -> str:
+def _listed(key: str, values: Sequence[object]) -> str:
     """Words with commas; rules one a line with their numbers."""
     if key == "constraints":
         return "".join(f"\n  {number}. {rule}" for number, rule in enumerate(values, 1))

@@ -132,8 +132,8 @@ def channels_first(numbers: Tensor, channels: int) -> Tensor:
 class MixtureModel(Counted):
     """Pictures of a mixture; with `wobble` each is turned, sheared, sized and shifted a little at random.
 
-    With `cut`, what is no brighter than it is black, and what is as near to white is white: what noise has left behind a
-    picture is faint, and another in each class, so that a classifier would learn it in place of the picture.
+    With `cut`, what is no brighter than it is black, and what is as near to white is white: what noise has left behind
+    a picture is faint, and another in each class, so that a classifier would learn it in place of the picture.
     With `grain` every pixel has noise of its own, of this standard deviation: who learns from drawn pictures then does
     not learn how smooth a class is drawn.
     """

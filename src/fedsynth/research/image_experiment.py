@@ -65,7 +65,7 @@ def kept_lenet(path: Path, schema: Schema) -> FeatureNetwork:
     """The LeNet whose weights were kept in a file, so that distances of different rows are in the same features."""
     if not path.is_file():
         raise BadInput(f"lenet={str(path)!r}: not found; expected the weights of a LeNet (safetensors)")
-    network = LeNet(schema.channels, len(schema.classes))
+    network = LeNet(schema.channels or 1, len(schema.classes))
     network.load_state_dict(load_file(path))
     return lenet_features(network)
 

@@ -2,9 +2,9 @@
 
 Up to 100 parties everybody masks with everybody (Bonawitz et al. 2017). Above, each masks with k neighbors only, on a
 random circle (Bell et al. 2020): k and the number of shares that open a secret follow from how many parties may
-collude or drop out, so that failure has probability 2^-40 (privacy) or 2^-20 (the sum does not open). Everybody with everybody
-stands against a server that lies; neighbors stand against one that is curious, but does not itself choose whom to
-report as dropped out: that could cut the circle into arcs whose sums it learns.
+collude or drop out, so that failure has probability 2^-40 (privacy) or 2^-20 (the sum does not open). Everybody with
+everybody stands against a server that lies; neighbors stand against one that is curious, but does not itself choose
+whom to report as dropped out: that could cut the circle into arcs whose sums it learns.
 """
 
 from __future__ import annotations

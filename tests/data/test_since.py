@@ -45,6 +45,13 @@ def test_other_rules_leave_moments_as_they_are(rules):
     assert anchors(stays(*rules)) == {}
 
 
+def test_a_visit_is_not_counted_from_a_birth():
+    birth = {"name": "birth", "type": "date", "min": "1920-01-01", "max": "2021-12-31"}
+    visit = {"name": "visit", "type": "date", **DAYS}
+    schema = Schema.from_dict({"columns": [birth, visit], "constraints": ["visit >= birth"]})
+    assert anchors(schema) == {} and Table(schema).learned == schema.columns
+
+
 def test_rows_come_back_as_they_were():
     schema = stays("discharge >= admission", "transfer >= admission", transfer=True)
     draw = np.random.default_rng(1)

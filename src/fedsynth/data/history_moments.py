@@ -8,8 +8,6 @@ from fedsynth.data.column import Column
 from fedsynth.data.linked import LinkedSchema, LinkedTable
 from fedsynth.data.since import DAYS, Anchor, whole_numbers
 
-_NEAR = 1.25  # times a column's own range: further from a moment above, it is learned as it is (an age, from a birth)
-
 
 def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:
     """What a column's moments are counted from; None if they are learned as they are."""
@@ -26,14 +24,13 @@ def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | N
 def _start_above(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:
     """A moment of a row above, such as a person's first day, that constraints say the column never lies before."""
     column = table.schema.column(name)
-    low, high = column.bounds
     for one in reversed(schema.ancestors(table)):
         for start in one.schema.columns:
             anchor = Anchor(f"{one.name}.{start.name}", start)
             if start.type not in DAYS or start.missing or start.name not in one.schema.names:
                 continue
             later = _says_later(table.across, name, anchor.name) and not anchor_of(schema, one, start.name)
-            if later and anchor.since(column, later).bounds[1] <= _NEAR * (high - low):
+            if later and anchor.near(column):
                 return anchor
     return None
 

@@ -11,6 +11,7 @@ from fedsynth.data.column import LARGEST_RANGE, Column
 from fedsynth.data.schema import Schema
 
 DAYS = ("date", "timestamp")
+_NEAR = 1.25  # times a column's own range: further from another moment it is learned as it is (a visit, from a birth)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Anchor:
         high = column.bounds[1] - first
         return whole_numbers(column, 0 if later else -last, high, log=later)
 
+    def near(self, column: Column) -> bool:
+        """Whether the time since the anchor says more of a later moment than its date."""
+        low, high = column.bounds
+        return self.since(column, later=True).bounds[1] <= _NEAR * (high - low)
+
 
 def whole_numbers(column: Column, low: float, high: float, log: bool) -> Column:
     """A column of whole numbers, however many there are."""
@@ -49,7 +55,8 @@ def whole_numbers(column: Column, low: float, high: float, log: bool) -> Column:
 def anchors_of(schema: Schema) -> dict[str, Anchor]:
     """The moments that a constraint puts after another of the same row, and that other, each before those that follow.
 
-    An anchor is always there: from a missing one nothing can be counted. Of several the one in the longest chain is
+    An anchor is always there: from a missing one nothing can be counted. It is near: of a visit long after a birth the
+    date says more than the age. Of several the one in the longest chain is
     taken: with `discharge >= admission` and `discharge >= transfer >= admission` discharge counts from transfer.
 
     >>> days = {"min": "2020-01-01", "max": "2020-12-31"}
@@ -63,7 +70,9 @@ def anchors_of(schema: Schema) -> dict[str, Anchor]:
     for rule in schema.rules:
         if rule.order is not None and {*rule.order} <= {*moments}:
             later, before = rule.order
-            earlier[later] |= {before} if not moments[before].missing else set()
+            anchor = Anchor(before, moments[before])
+            if not anchor.column.missing and anchor.near(moments[later]):
+                earlier[later].add(before)
     depth: dict[str, int] = {}
     anchors: dict[str, Anchor] = {}
     while True:

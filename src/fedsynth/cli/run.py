@@ -178,7 +178,7 @@ def _train(
             if synthesizer.request.chosen:
                 watch.note(synthesizer.request.chosen)
             synthesizer.fit(raw, folder=out, watch=watch, note=watch.note)
-    clock.end("noise, encoding, ledger and statement", within="rounds", within_s=watch.trained_s)
+    clock.end("noise, encoding, last fit, ledger and statement", within="rounds", within_s=watch.trained_s)
     write_sample(synthesizer, out, clock)
     return synthesizer
 

@@ -123,7 +123,15 @@ def _measured(cells: Cells) -> str:
     commits = sorted({run["commit"] for key, runs in cells.items() if key[1] == "fedsynth" for run in runs})
     missing = [TITLES[tool] for tool in SHORT if all(key[1] != tool for key in cells)]
     nowhere = f" Not measured anywhere yet: {', '.join(missing)}." if missing else ""
-    return f"fedsynth's cells: commit {', '.join(commits)}.{nowhere}"
+    code = ["--", "src/fedsynth/models", "src/fedsynth/recipes"]
+    differences = (
+        subprocess.run(
+            ["git", "diff", "--quiet", one, *code], cwd=HERE.parent, capture_output=True, check=False
+        )
+        for one in commits
+    )
+    changed = " (the recipe's code has changed since)" if any(one.returncode for one in differences) else ""
+    return f"fedsynth's cells: commit {', '.join(commits)}{changed}.{nowhere}"
 
 
 def _mean(runs: list[dict[str, Any]], score: str) -> float:

@@ -43,6 +43,7 @@ def test_losses_name_the_better_tool(table_page):
     text = "\n".join(
         table_page.page(cells(("heart", "fedsynth", 1.0, 0.7), ("heart", "mbi mst", 1.0, 0.8)), {})
     )
+    assert "commit abc1234 (the recipe's code has changed since)" in text
     assert "In 0 of 1 comparisons" in text
     assert "- heart, epsilon 1: MST (mbi 2.0) has AUC 0.800 against 0.700" in text
     assert "| MST (mbi 2.0) | 1 | 1 | 1 | 1 |" in text

@@ -67,6 +67,7 @@ def test_sums_are_the_same_in_any_chunks_and_tell_the_distributions():
     parts = wire.zero()
     for part in sent.split(6000):
         parts = wire.add(parts, part, torch.ones(len(part)))
+    assert wire.zero().dtype == torch.float64  # whole to 2^53 reports
     assert torch.equal(whole, parts) and wire.fits(sent, len(sent)) and not wire.fits(sent[:, 1:], len(sent))
     truth = np.histogram2d(*codes.T, bins=(3, 2))[0] / len(codes)
     assert rappor.joint(whole, 0, 1) == pytest.approx(truth, abs=0.05)

@@ -90,13 +90,16 @@ def by_hand(sums, asked, image, group):
 
 
 @pytest.mark.parametrize("spread", [True, False])
-@pytest.mark.parametrize("size", [1.0, 30.0])
-def test_a_record_adds_its_count_its_way_and_its_products(spread, size):
-    sums, draw = built("central").record_sums, torch.Generator().manual_seed(3)
+@pytest.mark.parametrize(("size", "frequencies"), [(0.05, 13), (1.0, 64), (30.0, 64)])
+def test_a_record_adds_its_count_its_way_and_its_products(spread, size, frequencies):
+    """Of centers within the radius, and beyond it."""
+    sums = built("central", frequencies=frequencies).record_sums
+    draw = torch.Generator().manual_seed(3)
     form, steps = sums.form, grid_steps(sums.mechanism)
-    centers = size * torch.rand(form.groups, form.components, form.numbers, generator=draw)
-    asked = Components(centers, spread)
     images = torch.randint(0, 256, (30, 1, 8, 8), generator=draw) / 255
+    middle = low_first(spectrum(images.mean(0, keepdim=True), frequencies), 1)
+    centers = middle + size * torch.rand(form.groups, form.components, form.numbers, generator=draw)
+    asked = Components(centers, spread)
     group = torch.arange(30) % 2
     component, each = sums.contributions(asked, images, group)
     for at in range(30):

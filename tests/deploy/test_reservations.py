@@ -58,6 +58,9 @@ def test_the_same_release_in_two_parts_of_a_plan_is_counted_once(reserved, tmp_p
     reserved.put("trial", [replace(ROUND, count=1), ROUND])
     spend(tmp_path, replace(ROUND, count=2))
     assert [one.count for one in reserved.left("trial")] == [2]
+    reserved.put("long", [replace(ROUND, run="long", count=count) for count in (1, 3, 3)])
+    spend(tmp_path, replace(ROUND, run="long", count=5))
+    assert [one.count for one in reserved.of_others("trial")] == [2]
 
 
 def test_a_run_whose_name_begins_alike_takes_nothing_of_what_another_was_promised(reserved, tmp_path):

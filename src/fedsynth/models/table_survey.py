@@ -1,8 +1,8 @@
 """From noisy answers to the next question, and to the fitted distribution: everything here reads noisy numbers alone.
 
-Round 0 asks for single columns; values that noise hides are merged, numbers get cells of about equal weight. The next
-rounds ask for all pairs. Then the pairs that go together most, beyond what noise explains, become the edges of a
-junction tree, and the last rounds ask for these again, and for threes inside its cliques.
+Round 0 asks for single columns, a few more do where noise hides them; values that are not seen are merged, numbers get
+cells of about equal weight. The next rounds ask for all pairs. Then the pairs that go together most, beyond what noise
+explains, become the edges of a junction tree, and the last rounds ask for these again, and for threes in its cliques.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ import pytest
 
 from fedsynth import Schema
 from fedsynth.data.column import Column
-from fedsynth.data.review import answered, inferred_in, made_public, proposed, without
+from fedsynth.data.review import answered, inferred_in, made_public, proposed, with_rules, without
 from fedsynth.errors import BadInput
 
 
@@ -65,3 +65,26 @@ def test_a_column_that_is_not_inferred_cannot_be_made_public(name, changes, word
     schema = Schema.draft(pd.DataFrame({"age": [1, 2, 3], "ill": ["no", "yes", "no"]}))
     with pytest.raises(BadInput, match=words):
         schema.made_public(name, **changes)
+
+
+def test_rules_across_tables_are_reviewed_with_a_table_s_own_and_go_with_their_column():
+    day = {"type": "date", "min": "2020-01-01", "max": "2020-12-31"}
+    marks = {"constraints": "inferred", "most": "inferred", "at": "inferred"}
+    visit = {
+        "parent": "person", "key": "person id", "order": "at", "most": 3, "provenance": marks,
+        "columns": [{"name": "at", **day}, {"name": "end", **day}],
+        "constraints": ["end >= at", "at <= person.death"],
+    }  # fmt: skip
+    person = {
+        "id": "person id",
+        "columns": [{"name": "death", **day, "missing": True}],
+        "provenance": {"death": "inferred"},
+    }
+    schema = Schema.from_dict({"version": 2, "tables": {"person": person, "visit": visit}})
+    described = {entry.name: entry.described for entry in inferred_in(schema)}
+    assert "2. at <= person.death" in described["visit.constraints"]
+    kept = with_rules(schema, "visit.constraints", "2").tables[1]
+    assert (kept.schema.constraints, kept.across) == ((), ("at <= person.death",))
+    alone = without(schema, "person.death").tables[1]
+    assert (alone.schema.constraints, alone.across) == (("end >= at",), ())
+    assert without(schema, "visit.most").tables[1].most == 50

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsynth.data.column import Column
+from fedsynth.data.linked import LinkedSchema
+from fedsynth.data.rules import Rule
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 
@@ -190,7 +192,7 @@ def with_rules(schema: Schema, name: str, answer: str) -> Schema:
     >>> with_rules(drafted, "constraints", "2").constraints, with_rules(drafted, "constraints", "").inferred()
     (('days < 8',), ())
     """
-    rules = _part(schema, name)[0].constraints
+    rules = _values(schema, name)
     try:
         kept = [rules[int(number) - 1] for number in answer.split(",") if number.strip() and int(number) > 0]
     except (ValueError, IndexError):
@@ -205,13 +207,20 @@ def without(schema: Schema, name: str) -> Schema:
     return _edited(schema, name, None, None)
 
 
-def _values(schema: Schema, name: str) -> Sequence[object]:
+def _values(schema: Schema, name: str) -> tuple[str, ...]:
     """What an entry that is no column says: constraints, or how many rows of one parent count."""
     part, key = _part(schema, name)
     table = next((table for table in schema.tables if table.schema is part), None)
     if table is None:
-        return tuple(getattr(part, key))
-    return (table.most,) if key == "most" else (*getattr(part, key), *table.across)
+        return tuple(map(str, getattr(part, key)))
+    return (str(table.most),) if key == "most" else (*getattr(part, key), *table.across)
+
+
+def _rules_by_part(schema: Schema, written: dict[str, Any]) -> list[tuple[dict[str, Any], tuple[Rule, ...]]]:
+    """The written schema, or each of its tables, with its rules, those that name columns of parents among them."""
+    linked = LinkedSchema(schema.tables)
+    tables = [(written["tables"][table.name], linked.rules(table)) for table in schema.tables]
+    return tables or [(written, tuple(schema.rules))]
 
 
 def _part(schema: Schema, name: str) -> tuple[Schema, str]:
@@ -240,10 +249,14 @@ def _edited(
         if key == of.label:
             raise BadInput(f"column {key!r} is the label and cannot be dropped; choose another label first")
         place["columns"] = [entry for entry in place["columns"] if entry["name"] != key]
-        place["constraints"] = [rule.text for rule in of.rules if key not in rule.columns]
-        if not place["constraints"]:
-            del place["constraints"]
-            place["provenance"].pop("constraints", None)
+        if key == "most":
+            place.pop("most", None)  # as many count as without a draft
+        for part, rules_of in _rules_by_part(schema, written):
+            called = key if part is place else name
+            part["constraints"] = [rule.text for rule in rules_of if called not in rule.columns]
+            if not part["constraints"]:
+                del part["constraints"]
+                part.get("provenance", {}).pop("constraints", None)
     elif column is not None:
         place["columns"] = [column.to_dict() if entry["name"] == key else entry for entry in place["columns"]]
     return Schema.from_dict(written)

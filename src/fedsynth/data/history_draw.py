@@ -1,8 +1,8 @@
 """Histories drawn through the views: persons, then the rows of each table, one after another for all parents at once.
 
 A row that breaks a constraint, or lies beyond the last moment that there is, is drawn again; if many tries do not help,
-all rows of its parent are, from the first on, and at last with gaps that let all of them fit into the time that is
-left. What still breaks a constraint is left out, with all that would belong to it.
+all rows of its parent are, with gaps that let them fit into the time that is left. What still breaks a constraint is
+left out, with all that would belong to it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from fedsynth.data.histories import Histories, before, taken
 from fedsynth.data.linked import LinkedTable, Rows
 from fedsynth.errors import BadInput
 
-_REDRAWS = 20  # of a row
-_RESTARTS = 10  # of the rows of one parent
+_REDRAWS = 20
 Codes = dict[str, np.ndarray]
 Numbers = dict[str, np.ndarray]  # of columns, called TABLE.COLUMN
 Earlier = tuple[np.ndarray, np.ndarray]  # the moments of the rows before, and the longest gaps
@@ -106,18 +105,13 @@ class HistoryDraw:
     def _chains(
         self, table: LinkedTable, above: Codes, numbers_above: Numbers, counts: np.ndarray
     ) -> list[Step]:
-        """The rows of all parents; those of a parent that would lose one are drawn again, all of them."""
-        steps: list[Step] = []
-        parents = np.flatnonzero(counts > 0)
-        for attempt in range(_RESTARTS + 1):
-            final = attempt == _RESTARTS
-            fresh = self._chain(table, above, numbers_above, counts, parents, final)
-            lost = np.unique(np.concatenate([parent[~kept] for _, parent, _, _, kept in fresh]))
-            if final or not len(lost):
-                return steps + fresh
-            steps += [_some(step, ~np.isin(step[1], lost)) for step in fresh]
-            parents = lost
-        return steps
+        """The rows of all parents; those of a parent that would lose one are drawn again."""
+        steps = self._chain(table, above, numbers_above, counts, np.flatnonzero(counts > 0), final=False)
+        lost = np.unique(np.concatenate([parent[~kept] for _, parent, _, _, kept in steps]))
+        if not len(lost):
+            return steps
+        whole = [_some(step, ~np.isin(step[1], lost)) for step in steps]
+        return whole + self._chain(table, above, numbers_above, counts, lost, final=True)
 
     def _chain(
         self,

@@ -24,8 +24,7 @@ def merged_values(
     """The merged value of each value: cells of a number until they are seen above the noise, rare categories as one.
 
     The first `ordered` values are cells, which only merge with neighbors; the others (categories, zero, missing) stay
-    by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling;
-    the last one, which stands for all beyond, stays by itself if it is seen.
+    by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling.
 
     >>> merged_values(np.array([0.1, 0.1, 0.3, 0.1, 0.4]), 0.01, ordered=4, most=3)
     array([0, 0, 1, 1, 2])
@@ -33,18 +32,13 @@ def merged_values(
     array([0, 2, 1, 2])
     >>> merged_values(np.zeros(9), 0.5, ordered=9, most=32, count=True)
     array([0, 1, 2, 2, 3, 3, 3, 3, 3])
-    >>> merged_values(np.array([0.9, 0, 0, 0, 0, 0, 0, 0, 0.1]), 0.01, ordered=9, most=4, count=True)
-    array([0, 1, 2, 2, 3, 3, 3, 3, 4])
     """
     apart = shares[ordered:]
     order = np.argsort(-apart, kind="stable")
     visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
     if not ordered and len(visible) >= len(apart) - 1:  # one hidden value is merged with nothing
         visible = np.arange(len(apart))
-    ends = _doublings(ordered) if count else ()
-    if count and ordered > 1 and shares[ordered - 1] > _HIDDEN * noise:
-        ends = (*ends, ordered - 2, ordered - 1)
-    cells = _runs(shares[:ordered], noise, most, ends)
+    cells = _runs(shares[:ordered], noise, most, _doublings(ordered) if count else ())
     groups = int(cells.max()) + 1 if ordered else 0
     others = np.full(len(apart), groups - 1 if ordered else len(visible))
     others[visible] = groups + np.arange(len(visible))
@@ -115,7 +109,7 @@ def calmed(
         np.flatnonzero(np.diff(merged[:ordered])) + 1
     )  # where the second run of cells begins, the third, ...
     if law is not None:
-        usual = masses[merged] * inside(law, merged)
+        usual = _with_last(masses[merged] * inside(law, merged), shares, merged, math.sqrt(noise))
     elif len(runs):
         first, last = usual[: runs[0]], usual[runs[-1] : ordered]
         first[::-1], last[:] = _falling(first, usual[runs[0]]), _falling(last, usual[runs[-1] - 1])
@@ -125,6 +119,18 @@ def calmed(
     for group, mass in enumerate(masses):
         calm[merged == group] = _not_negative(calm[merged == group], float(mass))
     return np.asarray(calm)
+
+
+def _with_last(usual: np.ndarray, shares: np.ndarray, merged: np.ndarray, noise: float) -> np.ndarray:
+    """Usual shares in which the last number, which stands for all beyond, has its own share if that is seen."""
+    group = merged == merged[-1]
+    mass, others = float(usual[group].sum()), float(usual[group][:-1].sum())
+    if not _HIDDEN * noise < shares[-1] < mass or others <= 0:
+        return usual
+    last = usual.copy()
+    last[group] *= (mass - shares[-1]) / others
+    last[-1] = shares[-1]
+    return last
 
 
 def _not_negative(values: np.ndarray, mass: float) -> np.ndarray:

@@ -90,7 +90,7 @@ def by_hand(sums, asked, image, group):
 
 
 @pytest.mark.parametrize("spread", [True, False])
-@pytest.mark.parametrize(("size", "frequencies"), [(0.05, 13), (1.0, 64), (30.0, 64)])
+@pytest.mark.parametrize(("size", "frequencies"), [(0.6, 13), (1.0, 64), (30.0, 64)])
 def test_a_record_adds_its_count_its_way_and_its_products(spread, size, frequencies):
     """Of centers within the radius, and beyond it."""
     sums = built("central", frequencies=frequencies).record_sums

@@ -282,4 +282,4 @@ def _counted(schema: Schema) -> str:
         return ", ".join(
             f"table {table.name} ({len(table.schema.columns)} columns)" for table in schema.tables
         )
-    return f"{len(schema.columns)} columns"
+    return f"{len(schema.columns)} column{'' if len(schema.columns) == 1 else 's'}"

@@ -65,6 +65,7 @@ def _others(argument: Argument, value: Any) -> Iterator[Any]:
         least = -math.inf if argument.least is None else argument.least
         most = math.inf if argument.most is None else argument.most
         near = [value + 1, 2 * value, value // 2, value / 2, value + 0.5, 10 * value + 10, max(least, 0)]
+        near += [most] if math.isfinite(most) else []  # the only other value of a narrow range
         whole = (one for one in near if argument.type is float or one == int(one))
         candidates += [argument.type(one) for one in whole if least <= one <= most]
     return (one for one in candidates if one != value)

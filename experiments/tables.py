@@ -154,7 +154,7 @@ def claims(results: list[dict]) -> str:
     ]
     for result in results:
         marks = ", ".join(str(told.index(text) + 1) for text in result["deviations"])
-        seconds = f"{sum(result['seconds_training']) / result['runs']:.0f}"
+        seconds = f"{sum(result['seconds_training']) / len(result['seconds_training']):.0f}"
         scores = [_measured(result, name) if _has(result, name) else "" for name in measures]
         cells = [result["title"], protected(result["privacy"]), *scores, result["claim"]]
         lines.append([*cells, marks, seconds])
@@ -194,7 +194,7 @@ def local(results: list[dict]) -> str:
     lines = [heads, ["---", "---:", "---", *["---:"] * len(LOCAL), "---", "---", "---:"]]
     for result in results:
         marks = ", ".join(str(told.index(text) + 1) for text in result["deviations"])
-        seconds = f"{sum(result['seconds_training']) / result['runs']:.0f}"
+        seconds = f"{sum(result['seconds_training']) / len(result['seconds_training']):.0f}"
         scores = [_measured(result, name) for name in LOCAL]
         clients = f"{result['clients']['count']:,}"
         cells = [result["title"], clients, protected(result["privacy"]), *scores, result["claim"]]

@@ -115,11 +115,11 @@ class Synthesizer:
         return new
 
     def __repr__(self) -> str:
-        asked = self.request
-        names = ("epsilon", "delta", "unit", "trust", "seed") if asked.private else ("private", "seed")
-        settings = {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
+        request = self.request
+        names = ("epsilon", "delta", "unit", "trust", "seed") if request.private else ("private", "seed")
+        settings = {name: getattr(request, name) for name in names if getattr(request, name) is not None}
         listed = [f"{name}={value!r}" for name, value in settings.items()]
-        described = ", ".join([repr(asked.recipe), modality_of(self.schema).describe(), *listed])
+        described = ", ".join([repr(request.recipe), modality_of(self.schema).describe(), *listed])
         return f"Synthesizer({described}): {self._state()}"
 
     def _repr_html_(self) -> str:

@@ -175,14 +175,16 @@ def make_request(name: str, out: Path) -> Path:
 def public_key_in(path: Path, name: str) -> rsa.RSAPublicKey:
     """The key that a request asks to be signed for, if the request is this site's."""
     try:
-        asked = x509.load_pem_x509_csr(path.read_bytes())
+        request = x509.load_pem_x509_csr(path.read_bytes())
     except ValueError:
         raise BadInput(f"{path}: no certificate request; `fedsynth site request {name}` makes one") from None
-    names = [str(attribute.value) for attribute in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [
+        str(attribute.value) for attribute in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    ]
     if names != [name]:
         raise BadInput(f"{path}: a request of {', '.join(names) or 'nobody'}, not of {name}")
-    key = asked.public_key()
-    if not asked.is_signature_valid or not isinstance(key, rsa.RSAPublicKey) or key.key_size < _KEY_BITS:
+    key = request.public_key()
+    if not request.is_signature_valid or not isinstance(key, rsa.RSAPublicKey) or key.key_size < _KEY_BITS:
         raise BadInput(
             f"{path}: expected an RSA key of at least {_KEY_BITS} bits that signed its own request; make it with "
             f"`fedsynth site request {name}`"

@@ -29,6 +29,7 @@ KILLS = int(os.environ.get("FEDSYNTH_KILLS", "300"))
 MINUTES = float(os.environ.get("FEDSYNTH_KILL_MINUTES", "inf"))  # after which no other run is begun
 WARM = 30  # rounds after which libraries are loaded and pools have their size
 FLAT = 100 * 2**20
+THREADS = 100  # of a job's process, at most; without `deploy.nvflare.streams` a site's has 1,100
 MB = 2**20
 
 
@@ -65,21 +66,26 @@ def test_masked_rounds_in_one_job_leave_the_memory_flat(federation: Federation, 
     with federation.with_site_files(settings):
         words = [*COMMAND, *map(str, [*words, *numbers, *budget, "--out", out])]
         coordinator = federation.begin_run(out, words=words)
-        until("a round", lambda: federation.server_run() not in (None, before) and federation.rounds_done())
+        begun = lambda: federation.server_run() not in (None, before) and federation.rounds_done()  # noqa: E731
+        until("a round", lambda: begun() or coordinator.poll() is not None)
         jobs = {name: federation.family(name)["job"][0] for name in ("server", *SITES)}
         memory: dict[int, dict[str, int]] = {}
+        threads = dict.fromkeys(jobs, 0)
         while coordinator.poll() is None and (done := federation.rounds_done()) < ROUNDS:
             if done not in memory:
                 memory[done] = {name: one.memory_full_info().uss for name, one in jobs.items()}
-                print(done, {name: used // MB for name, used in memory[done].items()}, flush=True)
+                threads = {name: max(threads[name], one.num_threads()) for name, one in jobs.items()}
+                print(done, {name: used // MB for name, used in memory[done].items()}, threads, flush=True)
             time.sleep(0.05)
         assert coordinator.wait(600) == 0, federation.said_since(0)[-2000:]
     assert len(Folder(out).read_history()) == ROUNDS
     assert "begun anew" not in federation.said_since(0), "one job did it all"
     growth = {name: grown({done: used[name] for done, used in memory.items()}) for name in jobs}
     at_most = {name: max(used[name] for used in memory.values()) // MB for name in jobs}
-    note("masked rounds", recipe="site_vae", rounds=ROUNDS, jobs=1, grown_MB=growth, at_most_MB=at_most)
-    assert growth["server"] < FLAT // MB, growth
+    measured = {"grown_MB": growth, "at_most_MB": at_most, "at_most_threads": threads}
+    note("masked rounds", recipe="site_vae", rounds=ROUNDS, jobs=1, **measured)
+    assert max(growth.values()) < FLAT // MB, growth
+    assert max(threads.values()) < THREADS, threads
 
 
 def grown(used: dict[int, int]) -> int:
@@ -92,6 +98,18 @@ def grown(used: dict[int, int]) -> int:
 def test_random_kills_of_all_parties_never_lose_a_run(federation: Federation, tmp_path):
     """FEDSYNTH_KILLS of them (default 300), a few in each run, each after a round since the last kill."""
     rng, kills, runs, resumed, began = random.Random(), Counter(), 0, 0, time.monotonic()
+
+    def record() -> None:
+        """Note what was done so far: a soak that is stopped leaves its true counts."""
+        counted = {"kills": kills.total(), "by_process": dict(sorted(kills.items())), "runs_finished": runs}
+        checked = {
+            "resumed_by_hand": resumed,
+            "ledgers_verified": runs * (1 + len(SITES)),
+            "ledgers_broken": 0,
+        }
+        note("random kills", **counted, **checked, minutes=round((time.monotonic() - began) / 60))
+        print(counted, checked, flush=True)
+
     while kills.total() < KILLS and time.monotonic() - began < MINUTES * 60:
         out, before = tmp_path / f"RUN{runs}", federation.server_run()
         coordinator = federation.begin_run(out, "--rounds", "24", "--round-timeout", "20")
@@ -117,17 +135,11 @@ def test_random_kills_of_all_parties_never_lose_a_run(federation: Federation, tm
                 if which == "watch":  # as a service manager does
                     federation.processes[party].wait()
                     federation.start(party)
+            record()
         while coordinator.wait(1800) == 3:
             resumed += 1
             coordinator = federation.begin_run(out, words=[*COMMAND, "run", "--out", str(out), "--resume"])
         assert coordinator.returncode == 0, federation.said_since(0)[-3000:]
         check(out, federation)
         runs += 1
-        counted = {"kills": kills.total(), "by_process": dict(sorted(kills.items())), "runs_finished": runs}
-        checked = {
-            "resumed_by_hand": resumed,
-            "ledgers_verified": runs * (1 + len(SITES)),
-            "ledgers_broken": 0,
-        }
-        note("random kills", **counted, **checked, minutes=round((time.monotonic() - began) / 60))
-        print(counted, checked, flush=True)
+        record()

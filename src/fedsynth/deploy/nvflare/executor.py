@@ -9,10 +9,15 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from fedsynth.deploy.job import SiteWork
+from fedsynth.deploy.nvflare.streams import forget_streams_in_one_thread
 
 
 class Exchange(Executor):
     """The executor of every fedsynth job; the component named "work" is an `SiteWork`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        forget_streams_in_one_thread()
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal

@@ -13,7 +13,7 @@ SOURCE = HERE / "src" / "fedsynth"
 ROOMS = [
     "rng", "errors", "plugins", "data", "models", "privacy", "training", "transport", "federation", "simulator",
     "recipes", "synthesis", "assess.scores", "assess.attacks", "assess.audit", "assess.tuning", "assess", "inspection",
-    "extend", "deploy", "assess.report", "research", "api", "cli",
+    "extend", "deploy", "assess.report", "research", "api", "cli", "__main__",
 ]  # fmt: skip
 HEAVY = (
     "matplotlib",

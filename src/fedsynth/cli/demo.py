@@ -30,7 +30,6 @@ from fedsynth.synthesis.synthesizer import Synthesizer
 
 DATA = "rand_health"
 EPSILON, DELTA = 1.0, 1e-5
-ROWS = 10_000
 _SHOWN_ROWS = 3
 _STEPS = (
     "The server asks which values occur together; each person counts that in their own rows.",
@@ -71,7 +70,7 @@ def demo(
     _remove_earlier(out)
     _introduce(console, train, test, schema)
     synthesizer = _fit(train, schema, out, rounds, quiet)
-    rows = synthesizer.sample(ROWS)
+    rows = synthesizer.sample(len(train))
     write_released(rows, Folder(out), schema)
     write_public(out)
     _section(console, "What is promised to every person")

@@ -7,6 +7,7 @@ hashes are equal may mix, and so may Python, torch and the operating system.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -35,7 +36,7 @@ def package_hash(root: Path = ROOT) -> str:
 @cache
 def recipe_hash(name: str) -> str:
     """A hash of the code that a recipe comes with: its file, or the whole of another package."""
-    module = recipe_named(name).compose.__module__
+    module = inspect.unwrap(recipe_named(name).compose).__module__
     top = module.partition(".")[0]
     if top == "fedsynth":
         return _hash(ROOT, [Path(str(sys.modules[module].__file__))])

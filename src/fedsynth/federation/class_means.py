@@ -30,11 +30,8 @@ class ClassMeans:
 
 
 @dataclass(frozen=True)
-class RecordMeans:
-    """For each record: its class, its features and their squares, in a vector near 1 long.
-
-    A record with larger features is scaled down with its own count, which leaves means weighted means.
-    """
+class _Means:
+    """What is asked of a unit: the number of its features and classes gives the length of an answer."""
 
     features: Features
     numbers: int
@@ -44,6 +41,14 @@ class RecordMeans:
     def width(self) -> int:
         """How many numbers an answer has."""
         return self.classes * (1 + self.numbers) + self.numbers
+
+
+@dataclass(frozen=True)
+class RecordMeans(_Means):
+    """For each record: its class, its features and their squares, in a vector near 1 long.
+
+    A record with larger features is scaled down with its own count, which leaves means weighted means.
+    """
 
     def __call__(self, data: Padded) -> Tensor:
         """[records, width], of data with one row a unit."""
@@ -51,17 +56,8 @@ class RecordMeans:
 
 
 @dataclass(frozen=True)
-class ClientMeans:
+class ClientMeans(_Means):
     """For each client: the mean of what its records say, as a vector of length 1, so that all weigh the same."""
-
-    features: Features
-    numbers: int
-    classes: int
-
-    @property
-    def width(self) -> int:
-        """How many numbers an answer has."""
-        return self.classes * (1 + self.numbers) + self.numbers
 
     def __call__(self, data: Padded) -> Tensor:
         """[clients, width]."""

@@ -33,13 +33,8 @@ class Gaussians:
 
 
 @dataclass(frozen=True)
-class RecordMoments:
-    """For each record: its class, its features and their products, about a public reference, in a vector near 1 long.
-
-    `radius` is how far records usually lie from the reference. A record that lies farther is scaled down with its own
-    count, which makes the moments weighted ones and leaves them means. With `levels`, the shares that these give an
-    image stand behind the moments of all classes.
-    """
+class _Moments:
+    """What is asked of a unit: class, features and their products about a public reference."""
 
     features: Features
     numbers: int
@@ -54,6 +49,16 @@ class RecordMoments:
         """How many numbers describe a class."""
         return 2 + self.numbers + self.numbers * (self.numbers + 1) // 2
 
+
+@dataclass(frozen=True)
+class RecordMoments(_Moments):
+    """For each record: its class, its features and their products, about a public reference, in a vector near 1 long.
+
+    `radius` is how far records usually lie from the reference. A record that lies farther is scaled down with its own
+    count, which makes the moments weighted ones and leaves them means. With `levels`, the shares that these give an
+    image stand behind the moments of all classes.
+    """
+
     def __call__(self, data: Padded) -> Tensor:
         """[records, classes * width], of data with one row a unit."""
         x = (self.features(data.x[:, 0]) - self.reference.to(data.x.device)) / self.radius
@@ -67,25 +72,14 @@ class RecordMoments:
 
 
 @dataclass(frozen=True)
-class ClientMoments:
+class ClientMoments(_Moments):
     """For each client: its shares of the classes, and the mean and scatter of each, as a vector of length 1.
 
     The scatter is about the client's own means, which are private to it as everything else is. All clients weigh
     the same; only ratios are read from the sum, so the scale that is lost does not matter.
     """
 
-    features: Features
-    numbers: int
-    classes: int
-    reference: Tensor
-    radius: float
     about_mean: bool = True
-    levels: Features | None = None
-
-    @property
-    def width(self) -> int:
-        """How many numbers describe a class."""
-        return 2 + self.numbers + self.numbers * (self.numbers + 1) // 2
 
     def __call__(self, data: Padded) -> Tensor:
         """[clients, classes * width]."""

@@ -44,7 +44,21 @@ class _Geometry:
         return room // self.stride[axis] + 1
 
 
-class _Windows(Function):
+class _Relaid(Function):
+    """A linear map of a stack of values by a geometry, which the backward pass needs as well."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, _Geometry], output: Tensor) -> None:
+        ctx.geometry = inputs[1]
+
+
+def _stacked(relaid: type[_Relaid], info: Any, in_dims: Any, values: Tensor, geometry: _Geometry) -> Any:
+    """Return the result for a batch of stacks, taken as one stack, and where its batch lies."""
+    stack = values.movedim(in_dims[0], 0).flatten(0, 1)
+    return relaid.apply(stack, geometry).unflatten(0, (info.batch_size, -1)), 0
+
+
+class _Windows(_Relaid):
     """The values under each window of maps [stack, channels, batch, height, width].
 
     [stack, channels * kernel, batch * positions].
@@ -60,20 +74,15 @@ class _Windows(Function):
         return padded.as_strided(shape, strides).flatten(4).flatten(1, 3)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Geometry], output: Tensor) -> None:
-        ctx.geometry = inputs[1]
-
-    @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return _Overlay.apply(gradient, ctx.geometry), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], maps: Tensor, geometry: _Geometry) -> tuple[Tensor, int]:
-        stacked = maps.movedim(in_dims[0], 0).flatten(0, 1)
-        return _Windows.apply(stacked, geometry).unflatten(0, (info.batch_size, -1)), 0
+    def vmap(info: Any, in_dims: Any, maps: Tensor, geometry: _Geometry) -> Any:
+        return _stacked(_Windows, info, in_dims, maps, geometry)
 
 
-class _Overlay(Function):
+class _Overlay(_Relaid):
     """The maps in which each place sums up what all windows hold for it: the transpose of `_Windows`."""
 
     @staticmethod
@@ -95,17 +104,12 @@ class _Overlay(Function):
         return padded[..., high : high + height, across : across + width]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Geometry], output: Tensor) -> None:
-        ctx.geometry = inputs[1]
-
-    @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return _Windows.apply(gradient, ctx.geometry), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], windows: Tensor, geometry: _Geometry) -> tuple[Tensor, int]:
-        stacked = windows.movedim(in_dims[0], 0).flatten(0, 1)
-        return _Overlay.apply(stacked, geometry).unflatten(0, (info.batch_size, -1)), 0
+    def vmap(info: Any, in_dims: Any, windows: Tensor, geometry: _Geometry) -> Any:
+        return _stacked(_Overlay, info, in_dims, windows, geometry)
 
 
 class Conv2d(nn.Conv2d):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fedsynth.privacy.central import gaussian_event
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.mechanism import Real, Release, State
+from fedsynth.privacy.mechanism import Real, Release, State, Unit
 from fedsynth.privacy.noise import client_noise
 from fedsynth.rng import Rng
 
@@ -18,7 +19,38 @@ _TAIL = 9.0
 
 
 @dataclass(frozen=True)
-class LocalGaussian:
+class _OwnNoise:
+    """A release that each client protects by noise of its own, relative to its clip, and pays for itself."""
+
+    clip: Clip
+    noise_multiplier: float
+    what: ClassVar[str]
+    unit: ClassVar[Unit]
+
+    def __post_init__(self) -> None:
+        gaussian_event(self.noise_multiplier)
+
+    @property
+    def release(self) -> Release:
+        """One Gaussian release a client, in that client's own ledger."""
+        return Release(self.what, self.unit, "local", gaussian_event(self.noise_multiplier))
+
+    def init(self) -> State:
+        """No state."""
+        return {}
+
+    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
+        """The mean of messages that are private already."""
+        return total / denominator, state
+
+    def _noise(self, like: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
+        """The noise of each client for a vector of this length."""
+        scale = self.noise_multiplier * self.clip.bound
+        return client_noise(ids, like.shape[1], scale, self.clip.step, rng, like.device)
+
+
+@dataclass(frozen=True)
+class LocalGaussian(_OwnNoise):
     """Each client clips its vector and adds its own noise of `noise_multiplier * clip.bound`.
 
     Each client pays for itself at every release, without amplification by sampling. The noise multiplier is
@@ -28,16 +60,8 @@ class LocalGaussian:
     'local'
     """
 
-    clip: Clip
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        gaussian_event(self.noise_multiplier)
-
-    @property
-    def release(self) -> Release:
-        """One Gaussian release a client, in that client's own ledger."""
-        return Release("noisy client update", "client", "local", gaussian_event(self.noise_multiplier))
+    what: ClassVar[str] = "noisy client update"
+    unit: ClassVar[Unit] = "client"
 
     def wire(self, dim: int) -> Real:
         """A real vector a client; noise beyond nine standard deviations is less likely than 10^-18 a number."""
@@ -45,23 +69,14 @@ class LocalGaussian:
             dim, reach=self.clip.bound + _TAIL * (self.noise_multiplier * self.clip.bound + self.clip.step)
         )
 
-    def init(self) -> State:
-        """No state."""
-        return {}
-
     def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
         """Clipped, on the grid, and noisy: float64, because noise on the grid outgrows float32."""
-        scale = self.noise_multiplier * self.clip.bound
-        noise = client_noise(ids, x.shape[1], scale, self.clip.step, rng, x.device)
+        noise = self._noise(x, rng, ids)
         return self.clip.apply_on_grid(x).to(torch.float64) + noise
-
-    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
-        """The mean of messages that are private already."""
-        return total / denominator, state
 
 
 @dataclass(frozen=True)
-class LocalRecords:
+class LocalRecords(_OwnNoise):
     """Each client clips its records one by one and adds its own noise once, to their sum.
 
     The client is trusted with its own records and nobody else is; what is protected is one record. `privatize` is
@@ -71,24 +86,12 @@ class LocalRecords:
     'record'
     """
 
-    clip: Clip
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        gaussian_event(self.noise_multiplier)
-
-    @property
-    def release(self) -> Release:
-        """One Gaussian release a client, in that client's own ledger."""
-        return Release("noisy sum of records", "record", "local", gaussian_event(self.noise_multiplier))
+    what: ClassVar[str] = "noisy sum of records"
+    unit: ClassVar[Unit] = "record"
 
     def wire(self, dim: int) -> Real:
         """A real vector a client, as long as its records make it."""
         return Real(dim)
-
-    def init(self) -> State:
-        """No state."""
-        return {}
 
     def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
         """Records clipped and on the grid: not to be sent before they are summed and sealed."""
@@ -96,9 +99,4 @@ class LocalRecords:
 
     def seal(self, sums: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
         """The clients' sums with noise, which may leave."""
-        scale = self.noise_multiplier * self.clip.bound
-        return sums + client_noise(ids, sums.shape[1], scale, self.clip.step, rng, sums.device)
-
-    def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
-        """The mean of messages that are private already."""
-        return total / denominator, state
+        return sums + self._noise(sums, rng, ids)

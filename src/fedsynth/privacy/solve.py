@@ -157,31 +157,30 @@ def _solve_rounds(question: Question) -> Question:
 
 
 def _solve_cohort(question: Question) -> Question:
-    assert question.epsilon is not None and question.clients is not None
-    cohort = max_cohort(
-        lambda size: question.event(cohort=size),
-        question.clients,
-        question.epsilon,
-        question.delta,
-        **question.how,
-    )
-    if cohort < 1:
+    cohort = _searched(question, max_cohort, "clients", "cohort")
+    if not cohort:
         raise _impossible(question, "not even a cohort of one")
     return replace(question, cohort=cohort)
 
 
 def _solve_clients(question: Question) -> Question:
-    assert question.epsilon is not None and question.cohort is not None
-    clients = min_clients(
-        lambda number: question.event(clients=number),
-        question.cohort,
+    clients = _searched(question, min_clients, "cohort", "clients")
+    if clients is None:
+        raise _impossible(question, "no number of clients")
+    return replace(question, clients=clients)
+
+
+def _searched(question: Question, search: Callable[..., int | None], given: str, sought: str) -> int | None:
+    """Search for the number `sought` where the other of cohort and clients is `given`."""
+    known = getattr(question, given)
+    assert question.epsilon is not None and known is not None
+    return search(
+        lambda number: question.event(**{sought: number}),
+        known,
         question.epsilon,
         question.delta,
         **question.how,
     )
-    if clients is None:
-        raise _impossible(question, "no number of clients")
-    return replace(question, clients=clients)
 
 
 def _impossible(question: Question, what: str) -> BudgetExhausted:

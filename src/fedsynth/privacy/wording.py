@@ -81,24 +81,25 @@ def belief(epsilon: float) -> str:
 
 def caveats_inferred(columns: Sequence[str]) -> list[str]:
     """The sentence on columns that were looked at without paying."""
-    if not columns:
-        return []
-    named = ", ".join(columns)
-    return [
-        f"Types, bounds or categories of these columns were read from the rows without any protection: {named}. "
-        "The guarantee does not cover what they reveal."
-    ]
+    return _on_columns(
+        columns,
+        "Types, bounds or categories of these columns were read from the rows without any protection",
+        "The guarantee does not cover what they reveal.",
+    )
 
 
 def caveats_accepted(columns: Sequence[str]) -> list[str]:
     """The sentence on columns whose bounds were proposed from rows and taken without asking."""
-    if not columns:
-        return []
-    named = ", ".join(columns)
-    return [
-        f"Bounds or categories of these columns were proposed from the rows and accepted all at once: {named}. "
-        "The guarantee covers what they reveal only if they are publicly known without these rows."
-    ]
+    return _on_columns(
+        columns,
+        "Bounds or categories of these columns were proposed from the rows and accepted all at once",
+        "The guarantee covers what they reveal only if they are publicly known without these rows.",
+    )
+
+
+def _on_columns(columns: Sequence[str], happened: str, covered: str) -> list[str]:
+    """The caveat on columns, if there are any."""
+    return [f"{happened}: {', '.join(columns)}. {covered}"] if columns else []
 
 
 def caveats_shares(earlier: int) -> list[str]:

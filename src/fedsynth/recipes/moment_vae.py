@@ -29,7 +29,7 @@ from fedsynth.models.spectrum import cosine_basis, middle
 from fedsynth.privacy.mechanism import Mechanism
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.answer import answer_noise, noised_once
-from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, checked, setting
+from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, checked, noise_setting, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import client_mechanism, schedule_of
 from fedsynth.rng import Rng
@@ -67,7 +67,7 @@ class Start:
 class MomentPrivacy:
     """Protection of one client or one record, as the run asks for."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    noise_multiplier: float = noise_setting()
     clip: float = setting(
         0.0,
         "largest L2 norm of a client's update or a record's gradient (0: 0.1 for clients, 1 for records)",

@@ -76,18 +76,30 @@ def pretrain(
 
 
 @dataclass(frozen=True)
-class UniformRows:
-    """Every value of every column equally likely, from the schema alone."""
+class _EncodedRows:
+    """Rows made up from codes of their columns."""
 
     width: int
     blocks: tuple[Block, ...]
+
+    def _batch(self, codes: list[Tensor], y: Tensor) -> Batch:
+        rows = torch.zeros(len(y), self.width)
+        for code, block in zip(codes, self.blocks, strict=True):
+            rows[torch.arange(len(y)), block.start + code] = 1.0
+        return {"x": rows, "y": y, "weight": torch.ones(len(y))}
+
+
+@dataclass(frozen=True)
+class UniformRows(_EncodedRows):
+    """Every value of every column equally likely, from the schema alone."""
+
     classes: int
 
     def __call__(self, rows: int, draw: torch.Generator) -> Batch:
         """A batch of encoded rows."""
         codes = [torch.randint(b.size, (rows,), generator=draw) for b in self.blocks]
         y = torch.randint(max(1, self.classes), (rows,), generator=draw)
-        return _batch(codes, y, self.blocks, self.width)
+        return self._batch(codes, y)
 
 
 @dataclass(frozen=True)
@@ -104,25 +116,16 @@ class UniformImages:
 
 
 @dataclass(frozen=True)
-class RowsByClass:
+class RowsByClass(_EncodedRows):
     """Rows of a latent class model; the label is its last column, if there is one."""
 
-    width: int
-    blocks: tuple[Block, ...]
     model: LatentClasses
 
     def __call__(self, rows: int, draw: torch.Generator) -> Batch:
         """A batch of encoded rows."""
         codes = list(self.model.sample(rows, draw).unbind(1))
         y = codes[-1] if len(codes) > len(self.blocks) else torch.zeros(rows, dtype=torch.int64)
-        return _batch(codes[: len(self.blocks)], y, self.blocks, self.width)
-
-
-def _batch(codes: list[Tensor], y: Tensor, blocks: tuple[Block, ...], width: int) -> Batch:
-    rows = torch.zeros(len(y), width)
-    for code, block in zip(codes, blocks, strict=True):
-        rows[torch.arange(len(y)), block.start + code] = 1.0
-    return {"x": rows, "y": y, "weight": torch.ones(len(y))}
+        return self._batch(codes[: len(self.blocks)], y)
 
 
 @dataclass(frozen=True)

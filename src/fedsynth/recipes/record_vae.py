@@ -18,7 +18,7 @@ from fedsynth.federation.statistics import LabelShares
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalRecords
 from fedsynth.privacy.none import NoPrivacy
-from fedsynth.recipes.settings import Architecture, Local, Rounds, checked, setting
+from fedsynth.recipes.settings import Architecture, Local, Rounds, checked, noise_setting, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, DECODER_SHARED, autoencoder
 from fedsynth.training.plan import Phase
@@ -37,7 +37,7 @@ _USUAL_ROUNDS = Rounds(rounds=40, momentum=0.5)
 class LocalRecordPrivacy:
     """DP-SGD at each client; the noise is over the clip, whatever the usual number of records."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    noise_multiplier: float = noise_setting()
     clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12, role="clip")
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
     batch_rate: float = setting(0.25, "chance of each record to be in a step's batch", 1e-6, 1.0)

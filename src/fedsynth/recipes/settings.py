@@ -166,16 +166,24 @@ class Passes:
     )
 
 
+def noise_setting() -> Any:
+    """Declare the noise that a budget is turned into."""
+    return setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+
+
+def balance_setting() -> Any:
+    """Declare what is spent on the class balance."""
+    return setting(0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5)
+
+
 @dataclass(frozen=True)
 @checked
 class ClientPrivacy:
     """Client-level protection: the clip is the most that one client can move the sum."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    noise_multiplier: float = noise_setting()
     clip: float = setting(0.4, "largest L2 norm of a client's update", 1e-12, role="clip")
-    balance_share: float = setting(
-        0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
-    )
+    balance_share: float = balance_setting()
     report: float = setting(
         0.1, "share of the clip that carries the training loss, so that it is private too", 0.001, 0.7
     )
@@ -186,11 +194,9 @@ class ClientPrivacy:
 class RecordPrivacy:
     """Record-level protection by DP-SGD over all trained parts."""
 
-    noise_multiplier: float = setting(0.0, "noise over clip; calibrated from --epsilon", 0.0, role="noise")
+    noise_multiplier: float = noise_setting()
     clip: float = setting(1.0, "largest L2 norm of a record's gradient", 1e-12, role="clip")
-    balance_share: float = setting(
-        0.03, "share of the budget for the class balance, if it is not public", 1e-6, 0.5
-    )
+    balance_share: float = balance_setting()
     report: float = setting(0.1, "share of the clip that carries the training loss", 0.001, 0.7)
     records: int = setting(0, "the public number of records (0: pay for a noisy count)", 0, role="records")
 

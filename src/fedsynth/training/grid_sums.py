@@ -23,6 +23,17 @@ def sums_together(mechanism: Mechanism) -> bool:
     return release is None or release.trust == "central"
 
 
+class GridSums:
+    """Sums that leave their site as a mechanism allows."""
+
+    mechanism: Mechanism
+
+    @property
+    def together(self) -> bool:
+        """Whether the sum of many messages is as good as the messages: no noise of their own is in them."""
+        return sums_together(self.mechanism)
+
+
 def grid_steps(mechanism: Mechanism) -> float:
     """The grid steps in the clip: a record adds whole ones, whose squares sum to no more than this squared."""
     if isinstance(mechanism, DistributedGaussian):

@@ -16,7 +16,7 @@ from fedsynth.models.model import Model
 from fedsynth.models.spectrum import whole_spectrum
 from fedsynth.privacy.mechanism import Mechanism, State, Unit
 from fedsynth.rng import Rng
-from fedsynth.training.grid_sums import grid_steps, released_sums, sums_together
+from fedsynth.training.grid_sums import GridSums, grid_steps, released_sums
 
 _AT_ONCE = 500  # records
 _UNIT = (
@@ -25,7 +25,7 @@ _UNIT = (
 
 
 @dataclass(frozen=True)
-class MixtureSums:
+class MixtureSums(GridSums):
     """Each record is counted in the component of its own class that it is nearest to, and in no other.
 
     There it adds its count, its way from the center, and, where that is asked for, the products of the lowest numbers
@@ -38,11 +38,6 @@ class MixtureSums:
     form: MixtureForm
     mechanism: Mechanism
     unit: Unit = "record"
-
-    @property
-    def together(self) -> bool:
-        """Whether the sum of many sites' messages is as good as the messages: no noise of their own is in them."""
-        return sums_together(self.mechanism)
 
     def scale(self, asked: Components) -> tuple[float, float, float]:
         """What a record adds for its count, a way of one radius and products of two such, in units of the clip."""

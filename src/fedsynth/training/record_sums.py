@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -40,10 +41,7 @@ class RecordSums:
     mechanism: DistributedGaussian
     report: float  # the loss coordinate's share of the clip, in the clip's units
 
-    @property
-    def together(self) -> bool:
-        """Each site's message has noise of its own."""
-        return False
+    together: ClassVar[bool] = False  # each site's message has noise of its own
 
     def messages(
         self, model: Model, sent: Mapping[str, Tensor], data: Padded, ids: np.ndarray, state: State, rng: Rng

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,10 +25,7 @@ class RowAnswers:
     domain: TableDomain
     mechanism: Mechanism
 
-    @property
-    def together(self) -> bool:
-        """Each client sends its own answer."""
-        return False
+    together: ClassVar[bool] = False  # each client sends its own answer
 
     def messages(
         self, model: Model, sent: Mapping[str, Tensor], data: Padded, ids: np.ndarray, state: State, rng: Rng

@@ -105,8 +105,21 @@ def plain_gradient(loss: Loss, step: Step) -> tuple[Trained, Tensor]:
     return dict(zip(leaves, gradients, strict=True)), losses.detach()
 
 
+class Unprotected:
+    """A rule of plain gradients: what protects the update, if anything, is the mechanism."""
+
+    @property
+    def release(self) -> Release | None:
+        """Nothing is released here."""
+        return None
+
+    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
+        """The gradient of each client's own mean loss."""
+        return plain_gradient(loss, step)
+
+
 @dataclass(frozen=True)
-class Epochs:
+class Epochs(Unprotected):
     """Plain gradients over shuffled batches, each row once an epoch; a short client has fewer steps.
 
     `most` bounds the batches of an epoch, so that a client with very many rows does not keep a cohort waiting.
@@ -119,11 +132,6 @@ class Epochs:
     def __post_init__(self) -> None:
         if self.count < 1 or self.batch_size < 1:
             raise BadInput(f"epochs={self.count}, batch_size={self.batch_size}: both must be at least 1")
-
-    @property
-    def release(self) -> Release | None:
-        """Nothing is protected here: the mechanism protects the whole update."""
-        return None
 
     def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
         """A fresh order each epoch, keyed by client and row, so that padding and chunking change nothing."""
@@ -141,10 +149,6 @@ class Epochs:
             for number, start in enumerate(range(0, most, self.batch_size)):
                 stop = start + size
                 yield Rows(order[:, start:stop], places[:, start:stop], epoch * 1_000_000 + number)
-
-    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
-        """The gradient of each client's own mean loss."""
-        return plain_gradient(loss, step)
 
 
 @dataclass(frozen=True)

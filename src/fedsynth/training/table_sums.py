@@ -16,14 +16,14 @@ from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import Question, QuestionForm
 from fedsynth.privacy.mechanism import Mechanism, State, Unit
 from fedsynth.rng import Rng
-from fedsynth.training.grid_sums import grid_steps, released_sums, sums_together
+from fedsynth.training.grid_sums import GridSums, grid_steps, released_sums
 
 _AT_ONCE = 2**22  # places of rows in tables
 _BELOW = 1.0 - 2.0**-40  # more than all rounding of a scale: the bound holds exactly
 
 
 @dataclass(frozen=True)
-class TableSums:
+class TableSums(GridSums):
     """Counts the rows of a client in the tables of a question.
 
     A unit's answer has at most the norm of the clip whatever the question is: each table has its share of it, and a
@@ -36,11 +36,6 @@ class TableSums:
     form: QuestionForm
     mechanism: Mechanism
     unit: Unit = "client"
-
-    @property
-    def together(self) -> bool:
-        """Whether the sum of many clients' messages is as good as the messages: no noise of their own is in them."""
-        return sums_together(self.mechanism)
 
     def scale(self, question: Question) -> np.ndarray:
         """What a unit adds to each table, in units of the clip: a record adds whole grid steps."""

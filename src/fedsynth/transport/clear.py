@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from torch import Tensor
@@ -11,17 +12,10 @@ from fedsynth.privacy.mechanism import Wire
 from fedsynth.rng import Rng
 
 
-@dataclass(frozen=True)
-class Clear:
-    """No protection on the way: whoever runs the server sees each client's message."""
+class AsSent:
+    """The part of a transport that leaves messages as they are and adds no bytes."""
 
-    name: str = "clear"
-    blind: bool = False
-    needs_cohort: bool = False
-    carries: tuple[str, ...] = ("real", "signed-index", "answers", "bits")
-    caveats: tuple[str, ...] = ()
-
-    def fitted(self, wire: Wire, clients: int) -> Clear:
+    def fitted(self, wire: Wire, clients: int) -> Self:
         """Fits any number of messages."""
         return self
 
@@ -36,6 +30,17 @@ class Clear:
     def bytes_down(self, plain: int) -> int:
         """Just these."""
         return plain
+
+
+@dataclass(frozen=True)
+class Clear(AsSent):
+    """No protection on the way: whoever runs the server sees each client's message."""
+
+    name: str = "clear"
+    blind: bool = False
+    needs_cohort: bool = False
+    carries: tuple[str, ...] = ("real", "signed-index", "answers", "bits")
+    caveats: tuple[str, ...] = ()
 
     def zero(self, wire: Wire) -> Tensor:
         """The empty sum."""

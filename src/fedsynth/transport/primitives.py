@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,15 +65,20 @@ def derive(secret: bytes, context: bytes, purpose: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class KeyPair:
-    """An X25519 key pair for one round."""
+class _Secret:
+    """A secret key that is not printed."""
 
     secret: bytes = field(repr=False)
 
     @classmethod
-    def fresh(cls) -> KeyPair:
-        """A new pair from the operating system's randomness."""
+    def fresh(cls) -> Self:
+        """A new one from the operating system's randomness."""
         return cls(os.urandom(KEY))
+
+
+@dataclass(frozen=True)
+class KeyPair(_Secret):
+    """An X25519 key pair for one round."""
 
     @cached_property
     def _private(self) -> Any:
@@ -98,15 +103,8 @@ def _public_key(key: bytes) -> Any:
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(_Secret):
     """A party's long-term Ed25519 key; others know it by `public` from before the first round."""
-
-    secret: bytes = field(repr=False)
-
-    @classmethod
-    def fresh(cls) -> Identity:
-        """A new identity from the operating system's randomness."""
-        return cls(os.urandom(KEY))
 
     @property
     def public(self) -> bytes:

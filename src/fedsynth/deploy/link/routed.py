@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 from torch import Tensor
 
 from fedsynth.privacy.mechanism import Wire
-from fedsynth.rng import Rng
+from fedsynth.transport.clear import AsSent
 from fedsynth.transport.transport import Transport
 
 
@@ -22,8 +21,8 @@ class Opening(Protocol):
 
 
 @dataclass(frozen=True)
-class Routed:
-    """A transport with the promises of `hidden` whose sum the link keeps."""
+class Routed(AsSent):
+    """A transport with the promises of `hidden` whose sum the link keeps: sites round, and the link counts bytes."""
 
     link: Opening
     hidden: Transport
@@ -52,22 +51,6 @@ class Routed:
     def caveats(self) -> tuple[str, ...]:
         """Sentences for the statement."""
         return self.hidden.caveats
-
-    def fitted(self, wire: Wire, clients: int) -> Routed:
-        """Fitted already."""
-        return self
-
-    def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
-        """The messages as they are: sites round."""
-        return messages
-
-    def bytes_up(self, messages: Tensor) -> int:
-        """Nothing more than the link has counted."""
-        return messages.nbytes
-
-    def bytes_down(self, plain: int) -> int:
-        """Nothing more than the link has counted."""
-        return plain
 
     def zero(self, wire: Wire) -> None:
         """The link keeps the sum."""

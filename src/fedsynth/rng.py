@@ -12,10 +12,14 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit number
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -64,8 +68,32 @@ class Rng:
         """A NumPy generator for this purpose. Not for privacy noise: see privacy/noise.py."""
         return np.random.default_rng(int.from_bytes(self.bytes(32), "little"))
 
+    def floats(self, *shape: int) -> np.ndarray:
+        """Float32 numbers in [0, 1): those that `torch.rand` draws from `torch_generator`, without torch."""
+        words = self._twister_words(math.prod(shape)) & np.uint32(2**24 - 1)
+        return (words.astype(np.float32) * np.float32(2.0**-24)).reshape(shape)
+
+    def places(self, chances: np.ndarray, count: int) -> np.ndarray:
+        """`count` places, each as likely as `chances` (float32) say: those of `torch.multinomial`, without torch.
+
+        For one place alone torch takes another way.
+        """
+        words = self._twister_words(2 * count).astype(np.uint64)
+        whole = ((words[::2] << np.uint64(32)) | words[1::2]) & np.uint64(2**53 - 1)
+        ends = np.cumsum(chances, dtype=np.float32)
+        ends /= ends[-1]
+        ends[-1] = 1.0
+        return np.searchsorted(ends.astype(np.float64), whole.astype(np.float64) * 2.0**-53)
+
+    def _twister_words(self, count: int) -> np.ndarray:
+        """32-bit words of the Mersenne twister that torch seeds with the lower half of a number."""
+        twister = np.random.RandomState(self.integer() & (2**32 - 1))
+        return twister.randint(0, 2**32, count, dtype=np.uint32)
+
     def torch_generator(self) -> torch.Generator:
         """A CPU torch generator for this purpose. Not for privacy noise: see privacy/noise.py."""
+        import torch
+
         return torch.Generator().manual_seed(self.integer())
 
     def keys(self, ids: Sequence[int] | np.ndarray, device: torch.device | str = "cpu") -> Tensor:
@@ -73,6 +101,8 @@ class Rng:
 
         Under the operating system's randomness each key is fresh.
         """
+        import torch
+
         if self.seed is None:
             words = np.frombuffer(self.bytes(8 * len(ids)), dtype="<i8").copy()
             return torch.from_numpy(words).to(device)
@@ -107,6 +137,8 @@ def expand_uniform(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def expand_normal(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Standard normal numbers, `keys.shape + shape`, by Box-Muller: for training, not for privacy noise."""
+    import torch
+
     count = math.prod(shape)
     words = _words(keys, (count + 1) // 2)
     radius = torch.sqrt(-2.0 * torch.log(_unit(_shift(words, 40))))
@@ -117,10 +149,14 @@ def expand_normal(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _words(keys: Tensor, count: int) -> Tensor:
     """`count` random 64-bit words for each key."""
+    import torch
+
     counter = torch.arange(1, count + 1, dtype=torch.int64, device=keys.device) * _GOLDEN
     return _mix(keys[..., None] + counter)
 
 
 def _unit(bits: Tensor) -> Tensor:
     """24 random bits as a number in (0, 1)."""
+    import torch
+
     return (bits.to(torch.float32) + 0.5) * 2.0**-24

@@ -52,7 +52,7 @@ def test_a_run_releases_whole_persons(hospital):
 
 
 def test_more_persons_are_sampled_in_pieces(hospital, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fedsynth.synthesis.generator._PIECE", 64)
+    monkeypatch.setattr("fedsynth.synthesis.generator.PIECE", 64)
     assert command("sample", str(hospital / "RUN"), "--rows", "200", "--out", str(tmp_path / "more")) == 0
     assert capsys.readouterr().out.startswith("Wrote 200 persons to ")
     frames = tables(tmp_path / "more")

@@ -12,7 +12,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.messages import Result
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.loop import run
-from fedsynth.models.marginals import Distribution
+from fedsynth.models.distribution import Distribution
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.rng import Rng
 from samples import TABLE, make_frame

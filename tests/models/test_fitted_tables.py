@@ -5,8 +5,9 @@ import torch
 
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
+from fedsynth.models.distribution import Distribution
 from fedsynth.models.graphical import JunctionTree
-from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import QuestionForm
 from fedsynth.rng import Rng

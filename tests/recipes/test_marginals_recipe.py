@@ -12,7 +12,7 @@ import torch
 from fedsynth import Rng, Schema, Synthesizer, clients_from
 from fedsynth.assess.attacks.shadow import train_together
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
-from fedsynth.models.marginals import Distribution
+from fedsynth.models.distribution import Distribution
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.mechanism import When
 from fedsynth.recipes.registry import recipe_named

@@ -8,7 +8,7 @@ from fedsynth.cli.main import main
 from fedsynth.data.schema import Schema
 from fedsynth.data.table_files import read_table, write_parts, write_table
 from fedsynth.rng import Rng
-from fedsynth.synthesis import generator as drawing
+from fedsynth.synthesis import counted_rows, generator
 from fedsynth.synthesis.synthesizer import Synthesizer
 from samples import TABLE, make_frame
 
@@ -19,8 +19,9 @@ KEYED = {**TABLE, "columns": COLUMNS}
 @pytest.fixture
 def few(monkeypatch):
     """Parts of 40 rows, drawn 20 at a time."""
-    monkeypatch.setattr(drawing, "_PIECE", 20)
-    monkeypatch.setattr(drawing, "_PART", 40)
+    for module in (generator, counted_rows):
+        monkeypatch.setattr(module, "PIECE", 20)
+        monkeypatch.setattr(module, "PART", 40)
 
 
 @pytest.fixture(scope="module", params=["marginals", "fvae"])

@@ -27,21 +27,17 @@ def recipes(
             words = " ".join(f"{key}={_shown(value)}" for key, value in chosen.items())
             lines.append(f"\n  --preset {preset}: {words}")
         values = {one.name: {"default": one.default, "help": one.help} for one in settings}
-        show(as_json, values, "\n".join([f"{_first_line(recipe.compose.__doc__)}\n", *lines]))
+        show(as_json, values, "\n".join([f"{recipe.summary}\n", *lines]))
         return
     known = all_recipes()
     width = max(map(len, known))
     described, lines = {}, []
     for one in known.values():
-        what = _first_line(one.compose.__doc__)
+        what = one.summary
         described[one.name] = {"unit": one.unit, "offers": one.offers if one.promises else (), "what": what}
         whom = f"a {one.unit}" if one.promises else "nobody"
         lines.append(f"{one.name:{width}}  protects {whom:8}  {what}")
     show(as_json, described, "\n".join(lines))
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().splitlines()[0]
 
 
 def _shown(value: Any) -> str:

@@ -41,15 +41,18 @@ def sample(
     Example: fedsynth sample RUN --rows 10000 --condition income=">50K" --condition "age>=30" --out rich.parquet
     """
     from fedsynth.data.modality import modality_of
-    from fedsynth.synthesis.folder import Folder
-    from fedsynth.synthesis.released_files import synthetic_path, write_released_parts
-    from fedsynth.synthesis.synthesizer import Synthesizer
+    from fedsynth.synthesis.counted_rows import stream_counts
+    from fedsynth.synthesis.released_files import checked_run, synthetic_path, write_released_parts
 
     if out.exists():
         raise BadInput(f"{out}: exists already; choose another name")
-    synthesizer = Synthesizer.load(folder)
-    drawn = synthesizer.stream(rows, condition=condition, seed=seed, client_ids=client_ids)
-    place, schema = Folder(folder), synthesizer.schema
+    run = checked_run(folder)
+    place, schema = run.folder, run.schema
+    drawn = None if condition or client_ids else stream_counts(run, rows, seed)
+    if drawn is None:
+        from fedsynth.synthesis.synthesizer import Synthesizer
+
+        drawn = Synthesizer.load(folder).stream(rows, condition=condition, seed=seed, client_ids=client_ids)
     if out.resolve() == synthetic_path(place, schema).resolve():
         write_released_parts(drawn, place, schema)
     else:

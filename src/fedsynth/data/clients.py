@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from fedsynth.data.encode import CompactRows
 from fedsynth.data.modality import Data, modality_of
@@ -19,6 +18,11 @@ from fedsynth.data.partition import split as split_rows
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 
 _HASHED = 2**24  # numbers of encoded rows that are whole at once
 
@@ -155,6 +159,7 @@ class Padded:
 class Clients:
     """Encoded rows sorted by owner: client k holds rows offsets[k] to offsets[k+1].
 
+    >>> import torch
     >>> x = torch.tensor([[1.0], [2.0], [3.0]])
     >>> clients = Clients(x, torch.tensor([0, 1, 0]), np.array([0, 2, 2, 3]))
     >>> len(clients), clients.sizes.tolist()
@@ -193,6 +198,8 @@ class Clients:
 
     def gather(self, ids: Sequence[int] | np.ndarray, device: torch.device | str = "cpu") -> Padded:
         """These clients' rows side by side; the cost grows with the cohort, not with all clients."""
+        import torch
+
         chosen = np.asarray(ids, dtype=np.int64)
         starts = self.offsets[chosen]
         sizes = self.offsets[chosen + 1] - starts
@@ -214,6 +221,8 @@ class Clients:
 
     def blank(self) -> Clients:
         """As many rows at each client, and nothing in them: for a rehearsal."""
+        import torch
+
         row = self.encoded[:0].new_zeros(1, *self.encoded[:0].shape[1:])
         return Clients(row.expand(self.rows, *row.shape[1:]), torch.zeros_like(self.y), self.offsets)
 
@@ -231,6 +240,8 @@ class Clients:
         return Clients(self.encoded.to(device), self.y.to(device), self.offsets)
 
     def _take(self, row: Tensor) -> tuple[Tensor, Tensor]:
+        import torch
+
         if self.rows:
             return self.encoded[row], self.y[row]
         none = self.encoded[:0]
@@ -239,6 +250,8 @@ class Clients:
 
 def encode_clients(raw: RawClients, schema: Schema) -> Clients:
     """Encode all rows by the schema and sort them by owner."""
+    import torch
+
     name, modality = raw.client_column, modality_of(schema)
     if name is not None and any(column.name == name for column in schema.columns) and schema.client != name:
         advice = f'write "client": "{name}" in the schema'
@@ -253,7 +266,7 @@ def encode_clients(raw: RawClients, schema: Schema) -> Clients:
     offsets = np.zeros(raw.count + 1, dtype=np.int64)
     np.cumsum(raw.sizes, out=offsets[1:])
     taken = torch.from_numpy(order)
-    return Clients(x[taken] if isinstance(x, Tensor) else x.ordered(taken), y[taken], offsets)
+    return Clients(x.ordered(taken) if isinstance(x, CompactRows) else x[taken], y[taken], offsets)
 
 
 def require_several(clients: Clients | RawClients) -> None:

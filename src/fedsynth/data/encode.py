@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedsynth.data.column import DEFAULT_BINS, Column
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class CompactRows:
     @classmethod
     def of(cls, blocks: Sequence[Block], entries: Sequence[tuple[np.ndarray, np.ndarray]]) -> CompactRows:
         """Rows from the entries and positions of each block."""
+        import torch
+
         ordered = [place for place, block in enumerate(blocks) if block.ordered]
         rows = len(entries[0][0])
         ones = np.empty((rows, len(blocks)), dtype=np.int32)
@@ -115,6 +120,8 @@ class CompactRows:
         )
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        import torch
+
         ones = self.ones[rows].to(torch.int64)
         whole = torch.zeros(*ones.shape[:-1], self.width, device=ones.device)
         whole.scatter_(-1, ones, 1.0)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedsynth.data.atomic import replacing
 from fedsynth.data.clients import RawClients, image_clients_from
-from fedsynth.data.modality import Modality, Source
+from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import places
 from fedsynth.errors import BadInput
@@ -112,7 +112,7 @@ class Image(Modality):
     """Pictures of one size; encoded, bytes [rows, channels, height, width] and classes."""
 
     kind: ClassVar[str] = "image"
-    ending: ClassVar[str] = ".npz"
+    ending: ClassVar[str] = ENDINGS["image"]
     expected: ClassVar[str] = "a pair of uint8 images [rows, height, width(, 3)] and their labels or None"
     unconditional: ClassVar[str] = "images can be conditioned on their label only"
 

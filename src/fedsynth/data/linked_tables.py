@@ -17,7 +17,7 @@ from fedsynth.data.clients import RawClients
 from fedsynth.data.conform import conform
 from fedsynth.data.histories import Histories
 from fedsynth.data.linked import LinkedSchema, Rows, Unlinked, link
-from fedsynth.data.modality import Modality, Source
+from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.sources.registry import read_tables
 from fedsynth.data.table_files import write_table
 from fedsynth.data.values import write_values
@@ -43,7 +43,7 @@ class Linked(Modality):
     """Several tables under one schema: data are frames by name."""
 
     kind: ClassVar[str] = "linked"
-    ending: ClassVar[str] = ""  # a folder
+    ending: ClassVar[str] = ENDINGS["linked"]  # a folder
     units: ClassVar[str] = "persons"
     expected: ClassVar[str] = "tables by name, such as those of a folder"
 

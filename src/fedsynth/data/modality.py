@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
 
 Data = Any  # a DataFrame, a pair of images and labels, texts; a further kind decides for itself
 Entry = TypeVar("Entry")
+_CLASSES = {
+    "table": "table.Table",
+    "image": "image.Image",
+    "text": "text.Text",
+    "linked": "linked_tables.Linked",
+}
+ENDINGS = {
+    "table": ".parquet",
+    "image": ".npz",
+    "text": ".parquet",
+    "linked": "",
+}  # of files of synthetic data, known before a class is needed
 
 
 @dataclass(frozen=True)
@@ -188,13 +201,13 @@ def for_kind(entries: Mapping[str, Entry], schema: Schema, what: str) -> Entry:
 
 def synthetic_endings() -> list[str]:
     """Return the endings of files that synthetic data are written to, of all kinds."""
-    return sorted({one.ending for one in (*_built_in().values(), *_installed().objects.values())})
+    return sorted({*ENDINGS.values(), *(one.ending for one in _installed().objects.values())})
 
 
 def _modality(kind: str) -> type[Modality]:
-    modality = _built_in().get(str(kind)) or _installed().objects.get(str(kind))
+    modality = _built_in(str(kind)) or _installed().objects.get(str(kind))
     if modality is None:
-        known = [*_built_in(), *_installed().objects]
+        known = [*_CLASSES, *_installed().objects]
         raise BadInput(
             f"unknown kind {kind!r}, {_installed().broken.get(str(kind)) or nearest(str(kind), known)}"
         )
@@ -202,13 +215,13 @@ def _modality(kind: str) -> type[Modality]:
 
 
 @cache
-def _built_in() -> dict[str, type[Modality]]:
-    from fedsynth.data.image import Image  # these need the schema, and the schema needs this file
-    from fedsynth.data.linked_tables import Linked
-    from fedsynth.data.table import Table
-    from fedsynth.data.text import Text
-
-    return {one.kind: one for one in (Table, Image, Text, Linked)}
+def _built_in(kind: str) -> type[Modality] | None:
+    """Import a kind when it is needed: tables do without torch, and every class needs the schema, which needs this."""
+    if kind not in _CLASSES:
+        return None
+    file, name = _CLASSES[kind].split(".")
+    modality: type[Modality] = getattr(import_module(f"fedsynth.data.{file}"), name)
+    return modality
 
 
 def _installed() -> Plugins:
@@ -218,6 +231,6 @@ def _installed() -> Plugins:
 def _problem(name: str, value: Any) -> str | None:
     if not (isinstance(value, type) and issubclass(value, Modality)):
         return f"{getattr(value, '__name__', value)} is no class that extends Modality"
-    if value.kind != name or name in _built_in():
+    if value.kind != name or name in _CLASSES:
         return f"the kind is called {value.kind!r}" if value.kind != name else "fedsynth has one of that name"
     return None

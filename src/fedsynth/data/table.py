@@ -6,24 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.column import Column
 from fedsynth.data.conform import conform
 from fedsynth.data.encode import Block, CompactRows, block_entries, blocks_of, read_block
-from fedsynth.data.modality import Modality, Source
+from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.schema import Schema, constraint_problems
 from fedsynth.data.since import anchors_of, counted_since, moments_again
 from fedsynth.data.sources.registry import read_rows
 from fedsynth.data.table_files import write_parts, write_table
 from fedsynth.data.values import read_values, write_values
 from fedsynth.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def check(frame: pd.DataFrame, schema: Schema) -> list[str]:
@@ -118,7 +119,7 @@ class Table(Modality):
     """
 
     kind: ClassVar[str] = "table"
-    ending: ClassVar[str] = ".parquet"
+    ending: ClassVar[str] = ENDINGS["table"]
     expected: ClassVar[str] = "a pandas DataFrame"
 
     @staticmethod
@@ -214,6 +215,8 @@ class Table(Modality):
 
     def random(self, rows: int, draw: np.random.Generator) -> Tensor:
         """Return encoded rows of chance."""
+        import torch
+
         x = torch.zeros(rows, self.width)
         for block in self.blocks:
             choice = torch.from_numpy(draw.integers(0, block.size, rows))
@@ -253,6 +256,8 @@ class Table(Modality):
         return self._compact(data) if type(self).encode is Table.encode else self.encode(data)
 
     def _compact(self, data: pd.DataFrame) -> tuple[CompactRows, Tensor]:
+        import torch
+
         frame = self.plain(data)
         problems = check_columns(frame, self.schema)
         if problems:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import RawClients, clients_of
-from fedsynth.data.modality import Modality, Source
+from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.schema import Schema
 from fedsynth.data.sources.registry import read_rows
 from fedsynth.data.table_files import write_table
@@ -56,7 +56,7 @@ class Text(Modality):
     """
 
     kind: ClassVar[str] = "text"
-    ending: ClassVar[str] = ".parquet"
+    ending: ClassVar[str] = ENDINGS["text"]
     expected: ClassVar[str] = "a list of texts"
     unconditional: ClassVar[str] = "texts cannot be conditioned"
 

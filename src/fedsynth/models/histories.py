@@ -13,7 +13,8 @@ from fedsynth.data.conditions import Condition
 from fedsynth.data.history_draw import HistoryDraw
 from fedsynth.data.linked import Rows
 from fedsynth.data.linked_tables import Linked
-from fedsynth.models.marginals import Counted, Distribution
+from fedsynth.models.distribution import Distribution
+from fedsynth.models.marginals import Counted
 from fedsynth.models.model import Params
 from fedsynth.rng import Rng
 

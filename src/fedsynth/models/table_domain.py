@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedsynth.data.column import Column
 from fedsynth.data.encode import Block, numbers_at, positions
@@ -15,6 +14,10 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.since import moments_again
 from fedsynth.data.table import Table
 from fedsynth.rng import Rng
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 FINEST = 128  # cells of a column of numbers
 
@@ -52,6 +55,8 @@ class Axis:
 
     def codes(self, x: Tensor) -> Tensor:
         """The values of encoded rows [..., width]."""
+        import torch
+
         block = self.block
         entry = x[..., block.start : block.place].argmax(-1)
         if not block.ordered:
@@ -68,6 +73,8 @@ class Axis:
 
     def write(self, x: Tensor, codes: Tensor, uniform: Tensor) -> None:
         """Put values into rows of x; a number lies anywhere in its cell, one of a few values where it belongs."""
+        import torch
+
         block, rows = self.block, torch.arange(len(x))
         missing = (codes == self.size - 1) if block.missing else torch.zeros(len(x), dtype=torch.bool)
         entry = codes
@@ -139,20 +146,24 @@ class TableDomain:
 
     def codes(self, x: Tensor, y: Tensor) -> Tensor:
         """The values of encoded rows, [..., columns]."""
+        import torch
+
         columns = [axis.codes(x) for axis in self.axes]
         return torch.stack([*columns, y] if self.schema.classes else columns, dim=-1)
 
     def rows(self, codes: Tensor, rng: Rng) -> Tensor:
         """Encoded rows [rows, width] with these values, [rows, columns]."""
+        import torch
+
         x = torch.zeros(len(codes), self.encoding.width)
-        uniform = self._uniform(len(codes), rng)
+        uniform = torch.from_numpy(self._uniform(len(codes), rng))
         for place, axis in enumerate(self.axes):
             axis.write(x, codes[:, place], uniform[place])
         return x
 
     def numbers(self, codes: np.ndarray, rng: Rng) -> dict[str, np.ndarray]:
         """What `rows` would be decoded to, of all columns that are learned; much faster."""
-        uniform = self._uniform(len(codes), rng).numpy()
+        uniform = self._uniform(len(codes), rng)
         numbers = {
             column.name: axis.numbers(column, codes[:, place], uniform[place])
             for place, (column, axis) in enumerate(zip(self.encoding.learned, self.axes, strict=True))
@@ -163,6 +174,6 @@ class TableDomain:
             numbers[label.name] = codes[:, -1].astype(np.float64) + label.lowest
         return numbers
 
-    def _uniform(self, rows: int, rng: Rng) -> Tensor:
+    def _uniform(self, rows: int, rng: Rng) -> np.ndarray:
         """Where numbers lie in their cells, [columns, rows]."""
-        return torch.rand(len(self.axes), rows, generator=rng.at("within").torch_generator())
+        return rng.at("within").floats(len(self.axes), rows)

@@ -7,18 +7,20 @@ its own cost (`release`), so that no accountant has to be told a number a second
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
-import torch
 from dp_accounting import DpEvent
-from torch import Tensor
 
 from fedsynth.rng import Rng
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
 Unit = Literal["client", "record"]
 Trust = Literal["central", "local", "distributed"]
-State = dict[str, Tensor]
+State: TypeAlias = "dict[str, Tensor]"
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,14 @@ class Real:
 
     def zero(self) -> Tensor:
         """The empty sum."""
+        import torch
+
         return torch.zeros(self.dim, dtype=torch.float64)
 
     def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
         """The sum with a chunk of messages [clients, dim] added, each times its weight."""
+        import torch
+
         if bool((weights == 1).all()):
             return total.to(messages.device) + messages.sum(0, dtype=torch.float64)
         weighted = messages.to(torch.float64) * weights.to(messages.device, torch.float64)[:, None]

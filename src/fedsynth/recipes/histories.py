@@ -16,8 +16,8 @@ from fedsynth.data.linked_tables import Linked
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.state import ServerState
+from fedsynth.models.distribution import Distribution
 from fedsynth.models.histories import HistoryModel, pack
-from fedsynth.models.marginals import Distribution
 from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import Columns, QuestionForm

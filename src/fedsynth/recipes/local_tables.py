@@ -28,8 +28,9 @@ from fedsynth.federation.server import Momentum
 from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import as_probabilities
 from fedsynth.models.copula import Copula, CopulaModel
+from fedsynth.models.distribution import Distribution
 from fedsynth.models.graphical import Columns, JunctionTree, Measured, fit, project
-from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.model import Model
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import QuestionForm, unmerged

@@ -16,8 +16,9 @@ from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.server import Momentum
 from fedsynth.federation.state import ServerState
+from fedsynth.models.distribution import Distribution
 from fedsynth.models.graphical import JunctionTree, Table
-from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.model import Model
 from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_domain import TableDomain

@@ -8,30 +8,19 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsynth.data.modality import kinds_of
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible, nearest
-from fedsynth.federation.algorithm import Algorithm
 from fedsynth.plugins import load_plugins
 from fedsynth.privacy.mechanism import Trust, Unit
-from fedsynth.recipes import vae
-from fedsynth.recipes.fed_vae import fed_vae
-from fedsynth.recipes.gan import dp_fedavg_gan
-from fedsynth.recipes.histories import histories
-from fedsynth.recipes.language import dp_fedavg_lm
-from fedsynth.recipes.local_tables import calm, locop, lopub
-from fedsynth.recipes.marginals import marginals
-from fedsynth.recipes.mixture import mixture
-from fedsynth.recipes.moment_vae import moment_vae
-from fedsynth.recipes.pp_fedgan import dp_gan, pp_fedgan
-from fedsynth.recipes.privbayes import privbayes
-from fedsynth.recipes.record_distributed import site_gan, site_vae
-from fedsynth.recipes.record_vae import dpd_fvae_local_published, dpd_fvae_record, fvae_record
-from fedsynth.recipes.settings import Role
+from fedsynth.recipes.later import Later
 from fedsynth.recipes.task import Task
-from fedsynth.recipes.wae import dp_fed_wae
+
+if TYPE_CHECKING:
+    from fedsynth.federation.algorithm import Algorithm
+    from fedsynth.recipes.settings import Role
 
 _FOREIGN = (
     "The recipe {self.name} is code of the package {self.package}: the promise rests on that code as well as on "
@@ -79,6 +68,11 @@ class Recipe:
     def unit(self) -> Unit:
         """Whom it protects unless asked otherwise."""
         return self.offers[0][0]
+
+    @property
+    def summary(self) -> str:
+        """The first line of what its function says of itself."""
+        return (inspect.unwrap(self.compose).__doc__ or "").strip().split("\n")[0]
 
     def protection(self, unit: str | None = None, trust: str | None = None) -> tuple[Unit, Trust]:
         """The first offer that meets what is asked for; None asks for nothing."""
@@ -197,6 +191,8 @@ class Recipe:
         algorithm = self.compose(task, **groups)
         if not self.package:
             return algorithm
+        from fedsynth.federation.algorithm import Algorithm
+
         if type(algorithm) is not Algorithm:  # its costs must be those of its parts
             raise Incompatible(
                 f"{self.name}: {self.package} composes a {type(algorithm).__name__}, not an Algorithm"
@@ -237,34 +233,30 @@ RECORD_LEVEL: tuple[tuple[Unit, Trust], ...] = (
     ("record", "local"),
 )
 COUNTED: tuple[tuple[Unit, Trust], ...] = (*CLIENT_LEVEL, ("client", "distributed"), *RECORD_LEVEL)
+SHARED_NOISE: tuple[tuple[Unit, Trust], ...] = (("record", "distributed"), ("client", "distributed"))
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        Recipe(
-            "marginals",
-            marginals,
-            COUNTED,
-            kinds=("table",),
-        ),
+        Recipe("marginals", Later("marginals", "marginals"), COUNTED, kinds=("table",)),
         Recipe(
             "histories",
-            histories,
+            Later("histories", "histories"),
             (*CLIENT_LEVEL, ("client", "distributed")),
             kinds=("linked",),
             help={
                 "label_weight": "weight of tables of a column with itself in the row before, others have about 1"
             },
         ),
-        Recipe("privbayes", privbayes, COUNTED, kinds=("table",)),
-        Recipe("calm", calm, (("client", "local"),), kinds=("table",)),
-        Recipe("lopub", lopub, (("client", "local"),), kinds=("table",)),
-        Recipe("locop", locop, (("client", "local"),), kinds=("table",)),
-        Recipe("central_vae", vae.central_vae, (("record", "central"),), pooled=True),
-        Recipe("fvae", vae.fvae, (*CLIENT_LEVEL, ("client", "distributed"))),
+        Recipe("privbayes", Later("privbayes", "privbayes"), COUNTED, kinds=("table",)),
+        Recipe("calm", Later("local_tables", "calm"), (("client", "local"),), kinds=("table",)),
+        Recipe("lopub", Later("local_tables", "lopub"), (("client", "local"),), kinds=("table",)),
+        Recipe("locop", Later("local_tables", "locop"), (("client", "local"),), kinds=("table",)),
+        Recipe("central_vae", Later("vae", "central_vae"), (("record", "central"),), pooled=True),
+        Recipe("fvae", Later("vae", "fvae"), (*CLIENT_LEVEL, ("client", "distributed"))),
         Recipe(
             "dpd_fvae",
-            vae.dpd_fvae,
+            Later("vae", "dpd_fvae"),
             (*CLIENT_LEVEL, ("client", "distributed")),
             presets={
                 "paper": {
@@ -280,16 +272,26 @@ RECIPES: dict[str, Recipe] = {
                 }
             },
         ),
-        Recipe("fvae_record", fvae_record, (("record", "local"),)),
-        Recipe("dpd_fvae_record", dpd_fvae_record, (("record", "local"),)),
-        Recipe("dpd_fvae_local_published", dpd_fvae_local_published, (("record", "local"),), promises=False),
-        Recipe("moment_vae", moment_vae, (*CLIENT_LEVEL, ("record", "local")), kinds=("image",)),
-        Recipe("mixture", mixture, RECORD_LEVEL, kinds=("image",)),
-        Recipe("site_vae", site_vae, (("record", "distributed"), ("client", "distributed"))),
-        Recipe("site_gan", site_gan, (("record", "distributed"), ("client", "distributed"))),
+        Recipe("fvae_record", Later("record_vae", "fvae_record"), (("record", "local"),)),
+        Recipe("dpd_fvae_record", Later("record_vae", "dpd_fvae_record"), (("record", "local"),)),
+        Recipe(
+            "dpd_fvae_local_published",
+            Later("record_vae", "dpd_fvae_local_published"),
+            (("record", "local"),),
+            promises=False,
+        ),
+        Recipe(
+            "moment_vae",
+            Later("moment_vae", "moment_vae"),
+            (*CLIENT_LEVEL, ("record", "local")),
+            kinds=("image",),
+        ),
+        Recipe("mixture", Later("mixture", "mixture"), RECORD_LEVEL, kinds=("image",)),
+        Recipe("site_vae", Later("record_distributed", "site_vae"), SHARED_NOISE),
+        Recipe("site_gan", Later("record_distributed", "site_gan"), SHARED_NOISE),
         Recipe(
             "fed_vae",
-            fed_vae,
+            Later("fed_vae", "fed_vae"),
             (*CLIENT_LEVEL, ("client", "distributed")),
             help={
                 "learning_rate": "step size at the client (0: 0.1 for tables, 0.003 for signals, 0.01 for images, "
@@ -300,7 +302,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "dp_fedavg_gan",
-            dp_fedavg_gan,
+            Later("gan", "dp_fedavg_gan"),
             (*CLIENT_LEVEL, ("client", "distributed")),
             help={"learning_rate": "step size at the client (0: 1 for tables, 20 for images)"},
             presets={
@@ -322,21 +324,21 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "pp_fedgan",
-            pp_fedgan,
+            Later("pp_fedgan", "pp_fedgan"),
             (("record", "local"),),
             transport="he",
             presets={"paper": {"start_share": 0.0, "alternations": 1, "steps": 94, "batch_rate": 0.02133}},
         ),
         Recipe(
             "dp_gan",
-            dp_gan,
+            Later("pp_fedgan", "dp_gan"),
             (("record", "central"),),
             pooled=True,
             presets={"paper": {"start_share": 0.0}},
         ),
         Recipe(
             "dp_fedavg_lm",
-            dp_fedavg_lm,
+            Later("language", "dp_fedavg_lm"),
             (*CLIENT_LEVEL, ("client", "distributed")),
             kinds=("text",),
             help={"learning_rate": "step size at the client (0: 6, or 3 without privacy)"},
@@ -344,7 +346,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "dp_fed_wae",
-            dp_fed_wae,
+            Later("wae", "dp_fed_wae"),
             (("client", "local"),),
             presets={
                 "paper": {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedsynth.data.encode import Block
-from fedsynth.data.image import Image
 from fedsynth.data.modality import kinds_of
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import Table
@@ -49,6 +48,8 @@ class Task:
     @property
     def image(self) -> tuple[int, int]:
         """Channels and side of a square image."""
+        from fedsynth.data.image import Image
+
         channels, height, width = Image(self.schema).shape
         if height != width or height % 4:
             raise BadInput(

@@ -7,20 +7,21 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import tomli_w
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from fedsynth.data.atomic import OWNER_ONLY, sync, write_file
 from fedsynth.data.configuration import read_file
 from fedsynth.data.lock import alone
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, FedsynthError
-from fedsynth.federation.state import ServerState
-from fedsynth.simulator.store import ClientStore
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedsynth.federation.state import ServerState
+    from fedsynth.simulator.store import ClientStore
 
 
 def beside(path: Path | str) -> Path:
@@ -115,16 +116,24 @@ class Folder:
 
     def store(self) -> ClientStore:
         """The file in which simulated clients remember."""
+        from fedsynth.simulator.store import ClientStore
+
         self.state.mkdir(exist_ok=True)
         return ClientStore(self.state / "clients.bin")
 
     def checkpoint(self, state: ServerState, store: Keeper) -> None:
         """Write the state whole, or leave the last one."""
+        from safetensors.torch import save
+
         tensors = {**state.to_tensors(), **store.index()}
         write_file(self._checkpoint, save(tensors), OWNER_ONLY)  # a mechanism may keep secrets in its state
 
     def restore(self, store: Keeper) -> ServerState | None:
         """The last checkpoint, or None if the run was stopped before its first one."""
+        from safetensors import SafetensorError, safe_open
+
+        from fedsynth.federation.state import ServerState
+
         if not self._checkpoint.exists():
             return None
         try:

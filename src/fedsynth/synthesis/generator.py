@@ -21,16 +21,16 @@ from fedsynth.data.schema import Schema
 from fedsynth.data.since import anchors_of
 from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
-from fedsynth.models.marginals import Distribution, MarginalModel
+from fedsynth.models.distribution import Distribution
+from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.model import Model, Params, layouts
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
+from fedsynth.synthesis.counted_rows import PART, PIECE, counted_rows, label_chances
 from fedsynth.synthesis.rule_keeping import keep_rules
 
 _AT_ONCE = 2**24  # numbers of encoded rows that are decoded together
-_PIECE = 20_000  # rows that are drawn together
-_PART = 10 * _PIECE  # rows that are in memory together where they are written part by part
 _ALONE = 0.95  # of the clients with one row: noise may say the rest
 _SINCE = {"moments": "since"}  # of a generator: dates that follow another are learned as the time since it
 _TRIES = 200  # batches drawn for a condition before giving up
@@ -101,27 +101,26 @@ class Generator:
 
         They are one part where a condition or links between tables need all rows at once.
         """
-        if rows <= _PART or condition or self.schema.tables:
+        if rows <= PART or condition or self.schema.tables:
             yield self.sample(rows, rng, condition)
             return
         labels = self._labels(rows, [], rng)
         if self.schema.rules:
             for number, part in enumerate(self._ruled_rows(labels, rng)):
-                yield self._modality.numbered(part, number * _PIECE)
+                yield self._modality.numbered(part, number * PIECE)
             return
-        for first in range(0, rows, _PART):
-            yield self._free_rows(labels[first : first + _PART], rng, first)
+        for first in range(0, rows, PART):
+            yield self._free_rows(labels[first : first + PART], rng, first)
 
     def _free_rows(self, labels: Tensor, rng: Rng, after: int = 0) -> Data:
         """Rows with these labels and nothing else to meet, drawn after so many others."""
         if isinstance(self.model, MarginalModel):
-            return self._modality.numbered(
-                self._counted_rows(self.model, labels, rng, after // _PIECE), after
-            )
+            drawn = counted_rows(self.model.domain, self._distribution, labels.numpy(), rng, after // PIECE)
+            return self._modality.numbered(drawn, after)
         parts = [
             self._modality.decode(x, y)
             for drawn, of_drawn in zip(
-                self._pieces(labels, rng, after // _PIECE), labels.split(_PIECE), strict=True
+                self._pieces(labels, rng, after // PIECE), labels.split(PIECE), strict=True
             )
             for x, y in _small(drawn, of_drawn)
         ]
@@ -129,7 +128,7 @@ class Generator:
 
     def _ruled_rows(self, labels: Tensor, rng: Rng) -> Iterator[Data]:
         """Rows with these labels that keep the schema's constraints, a piece at a time."""
-        pieces = labels.split(_PIECE)
+        pieces = labels.split(PIECE)
         for number, piece in enumerate(pieces):
             stream = rng if len(pieces) == 1 else rng.at("ruled", number)
             yield self._modality.decode(*self._rows(piece, stream))
@@ -145,42 +144,20 @@ class Generator:
             raise BadInput("client ids: the clients of this run have one row each; leave them out")
         return self._distribution.owners(rows, rng.at("owners").numpy())
 
-    def _counted_rows(self, model: MarginalModel, labels: Tensor, rng: Rng, first: int) -> Data:
-        """Rows of a model of counts, column by column; `first` is the number of their first piece."""
-        pieces = [
-            model.numbers(self._distribution, piece, rng.at("piece", number))
-            for number, piece in enumerate(labels.split(_PIECE), first)
-        ]
-        numbers = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-        return model.domain.encoding.frame(numbers, len(labels))
-
     def _labels(self, rows: int, conditions: list[Condition], rng: Rng) -> Tensor:
         """Class numbers: the asked one, or drawn from the public or paid-for balance of those that are allowed."""
-        label = self.schema.label_column
-        if label is None:
-            return torch.zeros(rows, dtype=torch.int64)
-        places = np.arange(len(label.labels)) + label.lowest
-        allowed = np.logical_and.reduce(
-            [np.ones(len(places), bool), *(each.holds(places) for each in conditions)]
-        )
-        if allowed.sum() == 1:
-            return torch.full((rows,), int(allowed.argmax()))
-        declared = self.schema.label_probabilities
-        balance = torch.tensor(declared) if declared is not None else self.balance
-        chances = torch.ones(len(places)) if balance is None else balance.to(torch.float32)
-        chances = chances * torch.from_numpy(allowed)
-        if not chances.sum() > 0:
-            wanted = ", ".join(each.text for each in conditions)
-            raise BadInput(f"condition {wanted}: no class meets it; drop a condition")
-        return torch.multinomial(
-            chances, rows, replacement=True, generator=rng.at("labels").torch_generator()
-        )
+        balance = None if self.balance is None else self.balance.numpy()
+        chances = label_chances(self.schema, balance, conditions)
+        if np.count_nonzero(chances) == 1:
+            return torch.full((rows,), int(chances.argmax()))
+        generator = rng.at("labels").torch_generator()
+        return torch.multinomial(torch.from_numpy(chances), rows, replacement=True, generator=generator)
 
     def _draw(self, labels: Tensor, rng: Rng) -> Tensor:
         return torch.cat(list(self._pieces(labels, rng)))
 
     def _pieces(self, labels: Tensor, rng: Rng, first: int = 0) -> Iterator[Tensor]:
-        for number, piece in enumerate(labels.split(_PIECE), first):
+        for number, piece in enumerate(labels.split(PIECE), first):
             yield self.model.sample(self.params, piece, rng.at("piece", number))
 
     def _rows(self, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:

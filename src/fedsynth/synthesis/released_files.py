@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedsynth.data.atomic import put, remove, replacing, sync
 from fedsynth.data.modality import Data, modality_of, synthetic_endings
@@ -22,9 +23,10 @@ from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import Statement, disagreement, statement, worded
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.generator import Generator
-from fedsynth.synthesis.release import terms_of_claim
 from fedsynth.synthesis.request import Request
+
+if TYPE_CHECKING:
+    from fedsynth.synthesis.generator import Generator
 
 _SYNTHETIC = "synthetic"
 _KNOWN = 4096  # hashes and statements that a process remembers, for pages that are renewed all the time
@@ -245,8 +247,11 @@ def _agreed(place: Folder, request: Request, schema: Schema, ledger: Ledger, *, 
             f"{place.ledger}: it is missing, so nobody can tell whether {place.privacy.name} is true; put it and "
             f"{head_path(place.ledger).name} back beside it"
         )
-    terms = None if sealed else terms_of_claim(request, schema, ledger)
-    adjacency, sampling = terms or (stated.adjacency, stated.sampling)
+    adjacency, sampling = stated.adjacency, stated.sampling
+    if not sealed:
+        from fedsynth.synthesis.release import terms_of_claim
+
+        adjacency, sampling = terms_of_claim(request, schema, ledger) or (adjacency, sampling)
     recomputed = _recomputed(
         place.ledger,
         ledger.head,

@@ -185,7 +185,7 @@ def _schema(schema: Schema) -> list[Any]:
 
 def _method(released: Released) -> list[Any]:
     recipe = all_recipes().get(str(released.settings.get("recipe")))
-    summary = (recipe.compose.__doc__ or "").strip().splitlines()[0] if recipe else ""
+    summary = recipe.summary if recipe else ""
     uses = (
         "Meant for developing software, teaching and trying out a study design. Rare groups suffer first from "
         "noise: confirm with the holders of the real data before you act on what you find."

@@ -45,7 +45,7 @@ def measured(algorithm, clients, rounds, device):
             total, heard = total + arrival.messages.double().sum(0).cpu(), heard + len(arrival.ids)
         ratios.append(float(total[:-1].norm()) / noise)
         state, _ = algorithm.server_round(state, total, rng.at("server", version))
-        link.commit(state)
+        link.commit()
     return ratios
 
 

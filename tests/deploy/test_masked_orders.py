@@ -247,7 +247,7 @@ def test_the_link_beneath_keeps_the_books(federation):
         pass
     total = link.open()
     assert total.dtype == torch.int64 and len(total) == algorithm.wire.dim
-    link.commit(state)
+    link.commit()
     index = link.index()
     used = [member.used for member in link.remote.roster.members.values()]
     assert all(len(names) == 1 for names in used) and index.keys() == link.remote.index().keys()

@@ -123,8 +123,8 @@ class Recorded:
     def absent(self, **more):
         return self.inner.absent(**more)
 
-    def commit(self, state):
-        self.inner.commit(state)
+    def commit(self):
+        self.inner.commit()
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class Replayed:
     def absent(self, **_):
         return np.empty(0, dtype=np.int64)
 
-    def commit(self, state):
-        self.inner.commit(state)
+    def commit(self):
+        self.inner.commit()
 
 
 def reference(witness: Witness, trust: str):

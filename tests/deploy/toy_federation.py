@@ -188,8 +188,8 @@ class Recorded:
         self.now += arrival.ids.tolist()
         return arrival
 
-    def commit(self, state):
-        self.inner.commit(state)
+    def commit(self):
+        self.inner.commit()
 
 
 class Replayed:
@@ -215,8 +215,8 @@ class Replayed:
             return Arrival(np.empty(0, dtype=np.int64), self.wire.zero()[None][:0], self.version, lost=lost)
         return self.inner.next()
 
-    def commit(self, state):
-        self.inner.commit(state)
+    def commit(self):
+        self.inner.commit()
 
 
 def reference(witness: Witness, trust: str):

@@ -46,7 +46,7 @@ def test_what_clients_learn_counts_only_once_the_round_is_complete(build, ten):
     arrivals(link, algorithm, state, np.arange(10))
     before = link.store.index()
     assert (before["store"] < 0).all()
-    link.commit(state)
+    link.commit()
     kept = link.store.read(np.array([8]), algorithm.blank(state))
     assert not torch.equal(kept["encoder"][0], state.parts["encoder"])
 

@@ -51,6 +51,6 @@ class Link(Protocol):
         """The clients that cannot be asked now, or never again."""
         ...
 
-    def commit(self, state: ServerState) -> None:
-        """The server has stepped to this state: what clients remember of the round is now valid."""
+    def commit(self) -> None:
+        """The server has stepped: what clients remember of the round is now valid."""
         ...

@@ -89,7 +89,7 @@ def run(
             _pay_for_the_rest(algorithm, after, rounds, pay)
             break
         state = after
-        link.commit(state)
+        link.commit()
         seconds = time.perf_counter() - began
         seen(state, _round_of(state.version, loss, seconds, heard))
     return algorithm.finish(state) if algorithm.finish and state.version else state
@@ -220,7 +220,7 @@ def ask(query: Query, link: Link, state: ServerState, rng: Rng, pay: Pay) -> Ten
     assert heard is not None, "a query is asked of a cohort"
     pay(When(), query.charges(), heard.ids)
     answer = query.estimate(transport.open(query.wire, heard.total), rng.at("query", query.what))
-    link.commit(state)
+    link.commit()
     return answer
 
 

@@ -92,7 +92,7 @@ class InProcess:
         sent = messages[:count]
         plain, transport = sum(state.parts[part].nbytes for part in job.broadcast), job.transport
         down = count * transport.bytes_down(plain) if plain else 0
-        up = transport.bytes_up(sent) * (count if job.together else 1)
+        up = count * transport.bytes_up(job.wire, sent[0].nbytes)
         return Arrival(ids, sent, state.version, bytes_up=up, bytes_down=down)
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ class InProcess:
         """Nobody."""
         return np.empty(0, dtype=np.int64)
 
-    def commit(self, state: ServerState, ids: np.ndarray | None = None) -> None:
+    def commit(self, ids: np.ndarray | None = None) -> None:
         """Keep what the clients (these, or all) learned in the round that is now complete."""
         self.store.commit(None if ids is None else ids - self._first)
 

@@ -111,9 +111,9 @@ class VirtualClock:
         """Nobody."""
         return np.empty(0, dtype=np.int64)
 
-    def commit(self, state: ServerState) -> None:
+    def commit(self) -> None:
         """Make valid what those that arrived have learned; the others' waits until they arrive."""
-        self._inner.commit(state, self._came())
+        self._inner.commit(self._came())
         self._arrived.clear()
         needed = {journey.version for journey in self._flight.values()}
         self._versions = {number: past for number, past in self._versions.items() if number in needed}

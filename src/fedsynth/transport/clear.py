@@ -23,9 +23,9 @@ class AsSent:
         """The messages as they are."""
         return messages
 
-    def bytes_up(self, messages: Tensor) -> int:
-        """The messages' own."""
-        return messages.nbytes
+    def bytes_up(self, wire: Wire, plain: int) -> int:
+        """Just these."""
+        return plain
 
     def bytes_down(self, plain: int) -> int:
         """Just these."""

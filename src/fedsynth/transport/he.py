@@ -174,9 +174,9 @@ class Homomorphic:
         pieces = [sealer.seal(slots) for slots in layout.slots(total, count)]
         return _joined(layout, self.key.fingerprint, count, pieces)
 
-    def bytes_up(self, messages: Tensor) -> int:
+    def bytes_up(self, wire: Wire, plain: int) -> int:
         """As if each client sealed its own message, though a simulation seals the sum of a chunk."""
-        return len(messages) * (self.laid_out.bytes_for(self.blind) + self._framing)
+        return self.laid_out.bytes_for(self.blind) + self._framing
 
     def bytes_down(self, plain: int) -> int:
         """The sealed average where the server is blind."""

@@ -170,9 +170,9 @@ class SecAgg:
         """The messages as they are: they are integers already."""
         return messages
 
-    def bytes_up(self, messages: Tensor) -> int:
-        """The packed vectors; keys, shares and signatures are counted by stage in benchmarks/results/secure.md."""
-        return len(messages) * packed_size(messages.shape[1], self.bits)
+    def bytes_up(self, wire: Wire, plain: int) -> int:
+        """The packed vector; keys, shares and signatures are counted by stage in benchmarks/results/secure.md."""
+        return packed_size(wire.dim, self.bits)
 
     def bytes_down(self, plain: int) -> int:
         """The broadcast, which is open."""

@@ -49,8 +49,8 @@ class Transport(Protocol):
         """The client's half: messages [clients, ...] as they travel, rounded where only a grid can be added up."""
         ...
 
-    def bytes_up(self, messages: Tensor) -> int:
-        """The bytes that the clients of these messages [clients, ...] send together."""
+    def bytes_up(self, wire: Wire, plain: int) -> int:
+        """The bytes that a client sends where its message would be `plain` bytes in the clear."""
         ...
 
     def bytes_down(self, plain: int) -> int:

@@ -209,9 +209,9 @@ class CanaryLink:
         """Nobody: it is for rounds."""
         return np.empty(0, dtype=np.int64)
 
-    def commit(self, state: ServerState) -> None:
+    def commit(self) -> None:
         """The others may remember."""
-        self._inner.commit(state)
+        self._inner.commit()
 
 
 def _clip_of(algorithm: Algorithm) -> Clip:

@@ -112,9 +112,9 @@ class Buffered:
         """As the link beneath."""
         return self.remote.absent(for_good=for_good)
 
-    def commit(self, state: ServerState) -> None:
-        """Note that all arrivals are in this state; forget broadcasts that nobody works from."""
-        self.remote.commit(state)
+    def commit(self) -> None:
+        """Note that all arrivals are in the new state; forget broadcasts that nobody works from."""
+        self.remote.commit()
         self._kept.clear()
         needed = {journey.version for journey in self._under_way()}
         needed |= {result.version for result in self._results()}

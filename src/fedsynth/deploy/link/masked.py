@@ -302,9 +302,9 @@ class MaskedLink:
         """Nobody: it is for rounds."""
         return np.empty(0, dtype=np.int64)
 
-    def commit(self, state: ServerState) -> None:
+    def commit(self) -> None:
         """As the link beneath."""
-        self.remote.commit(state)
+        self.remote.commit()
 
     def index(self) -> dict[str, Tensor]:
         """As the link beneath."""

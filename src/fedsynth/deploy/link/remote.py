@@ -279,8 +279,8 @@ class Remote:
         self.ready.append(nothing(order.version, order.ids, order.job, order.sent, spared=spared))
         self._enough(self.roster.present)
 
-    def commit(self, state: ServerState) -> None:
-        """Remember which results are in this state; sites hear of it with the next message, when it is on disk."""
+    def commit(self) -> None:
+        """Remember which results are in the new state; sites hear of it with the next message, when it is on disk."""
         for arrival in self._absorbed:
             member = self.roster.members[self.roster.owner(int(arrival.ids[0]))]
             self.roster = self.roster.changed(replace(member, used=(*member.used, arrival.name)))

@@ -149,9 +149,9 @@ class SealedLink:
         """As the link beneath."""
         return self.beneath.absent(for_good=for_good)
 
-    def commit(self, state: ServerState) -> None:
+    def commit(self) -> None:
         """As the link beneath; the next sum is a new one."""
-        self.beneath.commit(state)
+        self.beneath.commit()
         self._sum = None
 
     def index(self) -> dict[str, Tensor]:

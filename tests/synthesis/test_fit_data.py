@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from fedsynth import Schema, Synthesizer, clients_from
+from fedsynth.data.clients import clients_in
 from fedsynth.errors import BadInput, FedsynthError
-from fedsynth.synthesis.inputs import clients_in
+from fedsynth.synthesis.inputs import source_of
 from fedsynth.synthesis.request import Request
 
 LOOSE = Request("fvae", private=False)
@@ -14,6 +15,10 @@ LOOSE = Request("fvae", private=False)
 
 def fitted(schema, data, **how):
     return Synthesizer(schema=schema, epsilon=1, rounds=2, seed=1).fit(data, **how)
+
+
+def owned(data, request, schema):
+    return clients_in(data, source_of(request, schema), schema)
 
 
 def test_a_frame_a_file_and_clients_give_the_same_rows(schema, frame, tmp_path):
@@ -39,11 +44,11 @@ def test_a_frame_whose_rows_have_no_owner_has_a_client_for_each_row(schema, fram
 
 def test_a_list_has_a_site_for_each_frame(schema, frame):
     sites = [frame[:30], frame[30:100]]
-    owned = clients_in(sites, Request("fvae", private=False, client_column="owner"), schema)
+    sited = owned(sites, Request("fvae", private=False, client_column="owner"), schema)
     apart = frame[:30]["owner"].nunique() + frame[30:100]["owner"].nunique()
-    assert len(owned) == apart and owned.names[0].startswith("site 1: ") and owned.rows == 100
+    assert len(sited) == apart and sited.names[0].startswith("site 1: ") and sited.rows == 100
     bare = [site.drop(columns="owner") for site in sites]
-    assert clients_in(bare, LOOSE, schema.with_client(None)).sizes.tolist() == [30, 70]
+    assert owned(bare, LOOSE, schema.with_client(None)).sizes.tolist() == [30, 70]
 
 
 def test_a_run_that_was_fitted_on_a_file_can_be_resumed_by_the_command(schema, frame, tmp_path):
@@ -64,20 +69,20 @@ def test_linked_tables_are_passed_by_name_or_as_a_folder(tmp_path):
     frames = {"person": person, "visit": visit}
     for name, table in frames.items():
         table.to_csv(tmp_path / f"{name}.csv", index=False)
-    assert len(clients_in(frames, Request(private=False), schema)) == 60
-    assert len(clients_in(tmp_path, Request(private=False), schema)) == 60
+    assert len(owned(frames, Request(private=False), schema)) == 60
+    assert len(owned(tmp_path, Request(private=False), schema)) == 60
     with pytest.raises(BadInput, match="'visit' is missing"):
-        clients_in({"person": person}, Request(private=False), schema)
+        owned({"person": person}, Request(private=False), schema)
 
 
 def test_images_and_texts_in_memory(image_schema):
     images = np.zeros((10, 8, 8), dtype=np.uint8)
     pair = (images, np.array(["0", "1"] * 5))
-    assert len(clients_in(pair, Request(private=False, clients=5), image_schema)) == 5
+    assert len(owned(pair, Request(private=False, clients=5), image_schema)) == 5
     words = Schema(kind="text", vocabulary=("a", "b"), length=4)
     texts = pd.DataFrame({"text": ["a b", "b", "a"], "who": [1, 1, 2]})
-    assert len(clients_in(texts, Request(private=False, client_column="who"), words)) == 2
-    assert len(clients_in(["a b", "b", "a"], Request(private=False, clients=3), words)) == 3
+    assert len(owned(texts, Request(private=False, client_column="who"), words)) == 2
+    assert len(owned(["a b", "b", "a"], Request(private=False, clients=3), words)) == 3
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_run_says_what_it_takes_and_is_the_same_run(tmp_path, recipe):
 @pytest.mark.parametrize(("seconds", "disk"), [(LONGEST_S + 1, 0.0), (1.0, 1e20)])
 def test_an_absurd_run_is_refused_before_anything_is_written(tmp_path, monkeypatch, seconds, disk):
     expected = Forecast(seconds, disk, 10, 100.0)
-    monkeypatch.setattr("fedsynth.synthesis.synthesizer.forecast", lambda prepared, rng: expected)
+    monkeypatch.setattr("fedsynth.synthesis.synthesizer.forecast", lambda *_: expected)
     with pytest.raises(BadInput, match="accept=.cost."):
         fitted(tmp_path / "RUN")
     assert not (tmp_path / "RUN").exists()

@@ -131,12 +131,9 @@ def _number(name: str, text: str, kind: type) -> Any:
 
 
 def _start(out: Path, request: Request, quiet: bool, clock: Stopwatch) -> Synthesizer:
-    from fedsynth.rng import Rng
     from fedsynth.synthesis.folder import Folder
     from fedsynth.synthesis.inputs import schema_of
 
-    if request.clients is not None and request.split_seed is None:  # a resumed run must deal the same rows
-        request = request.changed(split_seed=Rng().integer() if request.seed is None else request.seed)
     Folder(out).refuse_existing()
     return _train(out, request, schema_of(request), quiet, clock)
 
@@ -164,21 +161,21 @@ def _train(
 ) -> Synthesizer:
     from fedsynth.cli.progress import TrainingProgress
     from fedsynth.cli.sample import write_sample
-    from fedsynth.synthesis.inputs import read_clients
+    from fedsynth.synthesis.inputs import path_of
     from fedsynth.synthesis.synthesizer import Synthesizer
 
     clock.end("libraries")
-    raw = read_clients(request, schema)
-    synthesizer = Synthesizer.of(request, schema)
-    clock.end("reading rows")
+    data, synthesizer = path_of(request), Synthesizer.of(request, schema)
     with TrainingProgress(request.epsilon, quiet=quiet) as watch:
         if resume:
-            synthesizer.resume(raw, out, watch=watch)
+            synthesizer.resume(data, out, watch=watch)
         else:
             if synthesizer.request.chosen:
                 watch.note(synthesizer.request.chosen)
-            synthesizer.fit(raw, folder=out, watch=watch, note=watch.note)
-    clock.end("noise, encoding, last fit, ledger and statement", within="rounds", within_s=watch.trained_s)
+            synthesizer.fit(data, folder=out, watch=watch, note=watch.note)
+    clock.end(
+        "reading, encoding, noise, last fit, ledger and statement", within="rounds", within_s=watch.trained_s
+    )
     write_sample(synthesizer, out, clock)
     return synthesizer
 

@@ -205,7 +205,7 @@ def _paid(file: Path, wishes: Wishes, types: list[Declared], budget: tuple[float
     from fedsynth.data.declaration import declared
     from fedsynth.data.draft import Draft, require_columns
     from fedsynth.data.image import is_images
-    from fedsynth.data.sources.registry import holds_tables, read_all, read_rows
+    from fedsynth.data.reading import holds_tables, read_all, read_rows
     from fedsynth.privacy.ledger import Ledger
     from fedsynth.rng import Rng
     from fedsynth.synthesis.folder import beside

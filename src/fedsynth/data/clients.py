@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from fedsynth.data.encode import CompactRows
-from fedsynth.data.modality import Data, modality_of
+from fedsynth.data.modality import Data, Source, modality_of
 from fedsynth.data.partition import by_column
 from fedsynth.data.partition import split as split_rows
 from fedsynth.data.schema import Schema
@@ -146,6 +147,44 @@ def together(sites: Sequence[RawClients], schema: Schema) -> RawClients:
     return replace(sites[0], owner=owner, count=int(starts[-1]), names=names, data=data)
 
 
+def clients_in(data: Data, source: Source, schema: Schema) -> RawClients:
+    """The clients of a path or of data in memory, owned as the source says.
+
+    A list has one entry for each site. Without an owner's column a site is one client, as in a federation.
+    """
+    if isinstance(data, RawClients):
+        return data
+    if not isinstance(data, list) or (schema.vocabulary and all(isinstance(one, str) for one in data)):
+        return _owned(data, source, schema)
+    if not data or source.clients is not None or schema.tables:
+        reason = (
+            "linked tables"
+            if schema.tables
+            else "clients= deals out the rows of one table, and"
+            if data
+            else "it"
+        )
+        raise BadInput(f"data: {reason} cannot be a list with an entry for each site; pass one table")
+    alone = replace(source, alone=source.client_column is None)
+    return together([_owned(site, alone, schema) for site in data], schema)
+
+
+def _owned(data: Data, source: Source, schema: Schema) -> RawClients:
+    modality = modality_of(schema)
+    if isinstance(data, str | Path):
+        return modality.clients(replace(source, path=data))
+    if isinstance(data, np.ndarray):
+        data = (data, None)
+    fits = isinstance(data, list | pd.DataFrame) if schema.vocabulary else modality.fits(data)
+    if not fits:
+        raise BadInput(
+            f"data: got an object of type {type(data).__name__} for {modality.describe()}; expected "
+            f"{modality.expected}, the path of a file, a list with one of these for each site, or what clients_from "
+            "returns"
+        )
+    return modality.owned(data, source)
+
+
 @dataclass(frozen=True)
 class Padded:
     """A cohort's rows, padded to its longest client; padding is zero and False in the mask."""
@@ -172,6 +211,8 @@ class Clients:
     encoded: Tensor | CompactRows  # [rows, ...] float32, or uint8 for images
     y: Tensor  # [rows] int64
     offsets: np.ndarray  # [clients + 1] int64
+    client_column: str | None = None
+    dealt: str | None = None  # as of `RawClients`
 
     @property
     def x(self) -> Tensor:
@@ -217,14 +258,14 @@ class Clients:
 
     def pooled(self) -> Clients:
         """One client that holds all rows."""
-        return Clients(self.encoded, self.y, np.array([0, self.rows], dtype=np.int64))
+        return replace(self, offsets=np.array([0, self.rows], dtype=np.int64))
 
     def blank(self) -> Clients:
         """As many rows at each client, and nothing in them: for a rehearsal."""
         import torch
 
         row = self.encoded[:0].new_zeros(1, *self.encoded[:0].shape[1:])
-        return Clients(row.expand(self.rows, *row.shape[1:]), torch.zeros_like(self.y), self.offsets)
+        return replace(self, encoded=row.expand(self.rows, *row.shape[1:]), y=torch.zeros_like(self.y))
 
     def fingerprint(self) -> str:
         """A hash of all rows and their owners, to tell whether the data are still the same. As private as they are."""
@@ -237,7 +278,7 @@ class Clients:
 
     def to(self, device: torch.device | str) -> Clients:
         """The same rows kept on another device, so that gathering does not copy across each round."""
-        return Clients(self.encoded.to(device), self.y.to(device), self.offsets)
+        return replace(self, encoded=self.encoded.to(device), y=self.y.to(device))
 
     def _take(self, row: Tensor) -> tuple[Tensor, Tensor]:
         import torch
@@ -266,7 +307,8 @@ def encode_clients(raw: RawClients, schema: Schema) -> Clients:
     offsets = np.zeros(raw.count + 1, dtype=np.int64)
     np.cumsum(raw.sizes, out=offsets[1:])
     taken = torch.from_numpy(order)
-    return Clients(x.ordered(taken) if isinstance(x, CompactRows) else x[taken], y[taken], offsets)
+    rows = x.ordered(taken) if isinstance(x, CompactRows) else x[taken]
+    return Clients(rows, y[taken], offsets, name, raw.dealt)
 
 
 def require_several(clients: Clients | RawClients) -> None:

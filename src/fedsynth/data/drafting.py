@@ -12,7 +12,7 @@ from fedsynth.data.draft import Draft, Wishes, draft_image_schema, draft_schema
 from fedsynth.data.image import is_images, read_images
 from fedsynth.data.linked_draft import draft_linked
 from fedsynth.data.modality import Data
-from fedsynth.data.sources.registry import holds_tables, read_all
+from fedsynth.data.reading import holds_tables, read_all
 from fedsynth.errors import BadInput
 
 

@@ -18,7 +18,7 @@ from fedsynth.data.conform import conform
 from fedsynth.data.histories import Histories
 from fedsynth.data.linked import LinkedSchema, Rows, Unlinked, link
 from fedsynth.data.modality import ENDINGS, Modality, Source
-from fedsynth.data.sources.registry import read_tables
+from fedsynth.data.reading import read_tables
 from fedsynth.data.table_files import write_table
 from fedsynth.data.values import write_values
 from fedsynth.errors import BadInput

@@ -16,9 +16,9 @@ from fedsynth.data.column import Column
 from fedsynth.data.conform import conform
 from fedsynth.data.encode import Block, CompactRows, block_entries, blocks_of, read_block
 from fedsynth.data.modality import ENDINGS, Modality, Source
+from fedsynth.data.reading import read_rows
 from fedsynth.data.schema import Schema, constraint_problems
 from fedsynth.data.since import anchors_of, counted_since, moments_again
-from fedsynth.data.sources.registry import read_rows
 from fedsynth.data.table_files import write_parts, write_table
 from fedsynth.data.values import read_values, write_values
 from fedsynth.errors import BadInput, nearest

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from fedsynth.data.clients import RawClients, clients_of
 from fedsynth.data.modality import ENDINGS, Modality, Source
+from fedsynth.data.reading import read_rows
 from fedsynth.data.schema import Schema
-from fedsynth.data.sources.registry import read_rows
 from fedsynth.data.table_files import write_table
 from fedsynth.errors import BadInput, nearest
 from fedsynth.rng import Rng

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedsynth.data.clients import Clients
 from fedsynth.errors import BadInput, FedsynthError
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import with_opening_answer
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
-from fedsynth.synthesis.training import Prepared
 
 LONGEST_S = 24 * 3600.0
 _WARM_S = 0.2  # a first step that took longer is no longer about loading code
@@ -48,23 +48,21 @@ class Forecast:
         )
 
 
-def forecast(prepared: Prepared, rng: Rng) -> Forecast | None:
+def forecast(algorithm: Algorithm, blank: Clients, device: str, rng: Rng) -> Forecast | None:
     """Let the first few clients of a cohort work once, on blank rows and a throwaway copy of the start, and multiply.
 
     None where the recipe makes nothing of a made-up answer to its opening question.
     """
-    algorithm, clients = prepared.algorithm, prepared.clients
-    assert clients is not None
     state = algorithm.init(rng.at("rehearsal"))
     if algorithm.opening is not None:
-        answer = torch.full((algorithm.opening.wire.dim,), float(len(clients)))
+        answer = torch.full((algorithm.opening.wire.dim,), float(len(blank)))
         try:
             state = with_opening_answer(algorithm, state, answer, rng.at("rehearsal"))
         except FedsynthError:
             return None
     cohort = algorithm.schedule.expected
-    link = InProcess(clients.blank(), rng.at("rehearsal"), device=prepared.request.device)
-    ids = np.arange(min(len(clients), max(1, round(cohort))))
+    link = InProcess(blank, rng.at("rehearsal"), device=device)
+    ids = np.arange(min(len(blank), max(1, round(cohort))))
     link.start(algorithm, ids, state)
     began = time.perf_counter()
     total = algorithm.transport.zero(algorithm.wire)  # masks are agreed on by the whole cohort
@@ -73,7 +71,7 @@ def forecast(prepared: Prepared, rng: Rng) -> Forecast | None:
     if seconds < _WARM_S and link.waiting:
         seconds, count = _seconds_of_chunk(algorithm, link, total)
     width = sum(part.numel() for part in algorithm.blank(state).values())
-    turns = min(len(clients), cohort * algorithm.rounds)
+    turns = min(len(blank), cohort * algorithm.rounds)
     disk = 4.0 * width * (turns + cohort)  # a round is written beside the one before
     return Forecast((before + seconds / count * cohort) * algorithm.rounds, disk, algorithm.rounds, cohort)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedsynth.data.clients import RawClients
 from fedsynth.data.partition import parse_split
 from fedsynth.data.review import accepted_in
 from fedsynth.data.schema import Schema
@@ -34,12 +33,12 @@ def released(
     return Generator(schema, recipe, values, kept, state.balance, algorithm.model)
 
 
-def caveats_of(prepared: Prepared, raw: RawClients) -> tuple[str, ...]:
+def caveats_of(prepared: Prepared) -> tuple[str, ...]:
     """Return what the statement must say of a promise to clients that are simulated."""
-    if raw.dealt is None or prepared.recipe.pooled or not prepared.request.private:
+    dealt = prepared.clients.dealt if prepared.clients else None
+    if dealt is None or prepared.recipe.pooled or not prepared.request.private:
         return ()
-    reads_rows = parse_split(raw.dealt).reads_rows
-    return tuple(caveats_dealt(raw.dealt, prepared.unit, reads_rows=reads_rows))
+    return tuple(caveats_dealt(dealt, prepared.unit, reads_rows=parse_split(dealt).reads_rows))
 
 
 def public_units(recipe: Recipe, unit: Unit, clients: int, values: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedsynth.data.clients import RawClients, encode_clients
+from fedsynth.data.clients import Clients, RawClients, clients_in, encode_clients
 from fedsynth.data.modality import Data, modality_of
 from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
@@ -26,7 +26,7 @@ from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.forecast import Forecast, forecast
 from fedsynth.synthesis.generator import Generator
-from fedsynth.synthesis.inputs import clients_in
+from fedsynth.synthesis.inputs import source_of
 from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
@@ -145,7 +145,7 @@ class Synthesizer:
         *,
         client_column: str | None = None,
         clients: int | None = None,
-        split: str = "uniform",
+        split: str | None = None,
         text_column: str | None = None,
         folder: Path | str | None = None,
         watch: Watch | None = None,
@@ -156,7 +156,7 @@ class Synthesizer:
         `data` is a table (a DataFrame), a pair of images and labels, linked tables by name, the path of a file or
         folder, a list with one of these for each site, or what `clients_from` returns. `client_column` names the owner
         of each row; by default it is the schema's. Without any, each row is a client of its own, and each site of a
-        list is one client; with `clients`, rows are dealt to so many simulated ones by `split`.
+        list is one client; with `clients`, rows are dealt to so many simulated ones by `split` (uniform).
 
         `watch` is called after each round, `note` with what the run will take.
         Only once: a second fit would spend again, and no statement would count both.
@@ -165,15 +165,14 @@ class Synthesizer:
         place = None if folder is None else Folder(folder)
         if place:
             place.refuse_existing()
-        raw = self._read(data, client_column, clients, split, text_column)
-        encoded = encode_clients(raw, self.schema)
+        encoded = self._read(data, client_column, clients, split, text_column)
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
         payer = self._payer(place)
         earlier = ledger_of(self.schema, self.request.schema)
         if earlier is not None and self.schema.feature_columns:
             unit, _ = recipe_named(self.request.recipe).protection(self.request.unit, self.request.trust)
-            check_payer(self.schema, raw.client_column, unit)
+            check_payer(self.schema, encoded.client_column, unit)
         prepared = prepare(self.request, self.schema, encoded, rng, payer, earlier)
         self.request = replace(self.request, arguments=prepared.values)
         expected = self._forecast(prepared, place, rng) if place else None
@@ -189,36 +188,46 @@ class Synthesizer:
             if note and (warning := prepared.doubt()):
                 note(warning)
             training = Training(prepared, place, payer, rng, watch, self._chunk)
-            return self._finish(prepared, training, training.start(), place, caveats_of(prepared, raw))
+            return self._finish(prepared, training, training.start(), place)
 
     def _read(
-        self, data: Data, client_column: str | None, clients: int | None, split: str, text_column: str | None
-    ) -> RawClients:
-        """Read the clients in `data`, and note in the request how, so that a run in a folder can be resumed."""
+        self,
+        data: Data,
+        client_column: str | None,
+        clients: int | None,
+        split: str | None,
+        text_column: str | None,
+    ) -> Clients:
+        """Read and encode the clients in `data`; the request notes how, so that a run in a folder can be resumed."""
         if isinstance(data, RawClients):
             if client_column is not None or clients is not None:
                 raise BadInput(
                     "client_column= and clients=: clients_from was told whose the rows are; leave them out"
                 )
-            return data
+            return encode_clients(data, self.schema)
         if client_column is not None and clients is not None:
             raise BadInput("client_column= and clients=: both say whose the rows are; choose one of them")
         path = str(data) if isinstance(data, Path | str) else None
-        owners = {
-            "client_column": client_column,
-            "clients": clients,
-            "split": split,
-            "text_column": text_column,
-        }
-        if clients is not None:
-            owners["split_seed"] = Rng().integer() if self.request.seed is None else self.request.seed
-        self.request = self.request.changed(data=path, **owners)
+        self.request = self.request.changed(
+            data=path, client_column=client_column, clients=clients, split=split, text_column=text_column
+        )
+        request = self.request
+        if (
+            request.clients is not None and request.split_seed is None
+        ):  # a resumed run must deal the same rows
+            split_seed = Rng().integer() if request.seed is None else request.seed
+            self.request = request.changed(split_seed=split_seed)
         if client_column is not None:
             self.schema = self.schema.with_client(client_column)
-        return clients_in(data, self.request, self.schema)
+        return self._encoded(data)
+
+    def _encoded(self, data: Data) -> Clients:
+        source = source_of(self.request, self.schema)
+        return encode_clients(clients_in(data, source, self.schema), self.schema)
 
     def _forecast(self, prepared: Prepared, place: Folder, rng: Rng) -> Forecast | None:
-        expected = forecast(prepared, rng)
+        assert prepared.clients is not None
+        expected = forecast(prepared.algorithm, prepared.clients.blank(), self.request.device, rng)
         if expected and "cost" not in self.request.accept:
             expected.refuse_absurd(place.path, self.request.recipe)
         return expected
@@ -235,15 +244,14 @@ class Synthesizer:
     def resume(self, data: Data, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
         place = Folder(folder)
-        raw = clients_in(data, self.request, self.schema)
+        encoded = self._encoded(data)
         with place.owned(begun=True):
-            encoded = encode_clients(raw, self.schema)
             rng = Rng(self.request.seed)
             self._ledger = Ledger(place.ledger)
             place.same_data(encoded.fingerprint())
             prepared = resumed(self.request, self.schema, encoded)
             training = Training(prepared, place, self._payer(place), rng, watch, self._chunk)
-            return self._finish(prepared, training, training.resume(), place, caveats_of(prepared, raw))
+            return self._finish(prepared, training, training.resume(), place)
 
     def _payer(self, place: Folder | None) -> Payer:
         name = place.path.name if place else "memory"
@@ -255,10 +263,9 @@ class Synthesizer:
         training: Training,
         state: ServerState,
         place: Folder | None,
-        caveats: tuple[str, ...],
     ) -> Synthesizer:
         self._generator, self._statement = release(
-            prepared, self._ledger, state, seeded=self.request.seed is not None, caveats=caveats
+            prepared, self._ledger, state, seeded=self.request.seed is not None, caveats=caveats_of(prepared)
         )
         self.history, self.notes = training.history, training.notes
         if place:

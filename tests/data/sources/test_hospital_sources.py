@@ -17,8 +17,8 @@ from fedsynth.cli.main import main
 from fedsynth.data.cells import read_cells
 from fedsynth.data.linked_draft import draft_linked
 from fedsynth.data.modality import Source, modality_of
+from fedsynth.data.reading import read_all, read_tables
 from fedsynth.data.schema import Schema
-from fedsynth.data.sources.registry import read_all, read_tables
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.research.hospital_exports import omop_tables, write_fhir

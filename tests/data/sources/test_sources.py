@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from fedsynth.cli.main import main
+from fedsynth.data.reading import read_all, read_rows
 from fedsynth.data.schema import Schema
-from fedsynth.data.sources.registry import read_all, read_rows
 from fedsynth.errors import BadInput
 
 PATIENTS = pd.DataFrame({"patient id": [1, 1, 2], "age": [30, 31, 64], "sex": ["F", "F", "M"]})

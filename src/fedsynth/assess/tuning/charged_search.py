@@ -224,7 +224,7 @@ class ChargedSearch:
             ledger,
             state,
             seeded=self.request.seed is not None,
-            caveats=(*how_chosen, *caveats_of(chosen, self.clients)),
+            caveats=(*how_chosen, *caveats_of(chosen)),
         )
         place.create(replace(self.request, arguments=chosen.values).to_toml(), self.schema)
         write_result(place, generator, statement)

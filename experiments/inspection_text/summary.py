@@ -12,8 +12,8 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from fedsynth.privacy.projection import Training, default_delta, project_central
 from fedsynth.research.plain_rows import measured, spread, write_rows
+from fedsynth.research.projection import Training, default_delta, project_central
 from fedsynth.research.word_shift import FIRST_WORD_SHIFT
 
 HERE = Path(__file__).resolve().parent

@@ -14,8 +14,8 @@ from pathlib import Path
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
 from fedsynth.privacy import account
-from fedsynth.privacy.gaussian import analytic_noise, legacy_noise
-from fedsynth.privacy.projection import Training, project_central, project_local
+from fedsynth.research.gaussian import analytic_noise, legacy_noise
+from fedsynth.research.projection import Training, project_central, project_local
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy-of-the-papers.md"
 TEMPLATE = Path(__file__).with_name("privacy-of-the-papers.template.md")

@@ -3,7 +3,7 @@
 import pytest
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.projection import Training, default_delta, project_central, project_local
+from fedsynth.research.projection import Training, default_delta, project_central, project_local
 
 SIMULATED = Training(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
 

@@ -9,7 +9,7 @@ from scipy.special import erfc
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.account import epsilon, repeat
-from fedsynth.privacy.gaussian import analytic_noise, legacy_noise
+from fedsynth.research.gaussian import analytic_noise, legacy_noise
 
 
 def equation_4_4_8(target, delta):

@@ -28,14 +28,7 @@ def terms_of(
     recipe = recipe_named(request.recipe)
     if recipe.pooled:
         raise Incompatible(f"{recipe.name} needs all rows in one place; choose a recipe that is federated")
-    task = recipe.task(
-        schema,
-        clients,
-        private=request.private,
-        unit=request.unit,
-        trust=request.trust,
-        transport=request.transport,
-    )
+    task = request.task(schema, clients)
     public = schema.with_client(None).to_dict()
     public.pop("provenance", None)
     return Terms(

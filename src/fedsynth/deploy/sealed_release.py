@@ -67,15 +67,7 @@ def opened(folder: Folder, keys: Keys) -> Generator:
     request, schema = run.request, run.schema
     recipe = recipe_named(request.recipe)
     values = recipe.values(request.arguments)
-    task = recipe.task(
-        schema,
-        generator.clients,
-        private=request.private,
-        unit=request.unit,
-        trust=request.trust,
-        transport=request.transport,
-    )
-    algorithm = keyed(recipe.build(task, values), keys)
+    algorithm = keyed(recipe.build(request.task(schema, generator.clients), values), keys)
     average = cast(Homomorphic, algorithm.transport).open(algorithm.wire, generator.sealed)
     parts = {**generator.parts, **algorithm.parts_of(average)}
     released = {part: flat for part, flat in parts.items() if part in algorithm.model.generative}

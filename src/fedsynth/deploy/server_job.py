@@ -268,21 +268,13 @@ class _Run:
         self.place.checkpoint(state, self.remote)
         return prepared, state
 
-    def _task(self, recipe: Recipe, request: Request) -> Task:
+    def _task(self, request: Request) -> Task:
         """The recipe's task for the clients of all sites in the roster."""
-        return recipe.task(
-            self.schema,
-            self.remote.roster.clients,
-            private=request.private,
-            unit=request.unit,
-            trust=request.trust,
-            transport=request.transport,
-            largest=self.remote.roster.largest,
-        )
+        return request.task(self.schema, self.remote.roster.clients, self.remote.roster.largest)
 
     def _prepare(self, recipe: Recipe, request: Request) -> Prepared:
         """Calibrate for the clients that there are."""
-        values, task = recipe.values(request.arguments), self._task(recipe, request)
+        values, task = recipe.values(request.arguments), self._task(request)
         refuse_without_effect(recipe, task, request.arguments)
         if request.target is None:
             if request.rounds is not None:
@@ -306,7 +298,7 @@ class _Run:
         request = Request.from_toml(self.place.read_recipe())
         recipe = recipe_named(request.recipe)
         values = recipe.values(request.arguments)
-        algorithm = self._routed(recipe.build(self._task(recipe, request), values))
+        algorithm = self._routed(recipe.build(self._task(request), values))
         return Prepared(recipe, self.schema, None, algorithm, values, request)
 
     def _greet(self) -> None:

@@ -60,14 +60,7 @@ def terms_of_claim(request: Request, schema: Schema, ledger: Ledger) -> tuple[st
     """The adjacency and the sampling of a run that recipe.toml describes; None if it cannot be composed any more."""
     recipe = recipe_named(request.recipe)
     try:
-        task = recipe.task(
-            schema,
-            known_clients(request, ledger) or _MANY,
-            private=request.private,
-            unit=request.unit,
-            trust=request.trust,
-            transport=request.transport,
-        )
+        task = request.task(schema, known_clients(request, ledger) or _MANY)
         algorithm = recipe.build(task, recipe.values(request.arguments))
     except FedsynthError:
         return None

@@ -12,6 +12,7 @@ from fedsynth.errors import BadInput, nearest
 if TYPE_CHECKING:
     from fedsynth.data.schema import Schema
     from fedsynth.recipes.budget import Target
+    from fedsynth.recipes.task import Task
 
 ACCEPTABLE = ("inferred", "delta", "cost")
 AUTO = "auto"  # the recipe is chosen: recipes/choice.py
@@ -107,6 +108,20 @@ class Request:
 
         choice = choose(schema, self.unit, self.trust)
         return replace(self, recipe=choice.recipe.name, chosen=str(choice))
+
+    def task(self, schema: Schema, clients: int, largest: int = 1) -> Task:
+        """The recipe's task with so many clients, of which one site has at most the `largest` number."""
+        from fedsynth.recipes.registry import recipe_named
+
+        return recipe_named(self.recipe).task(
+            schema,
+            clients,
+            private=self.private,
+            unit=self.unit,
+            trust=self.trust,
+            transport=self.transport,
+            largest=largest,
+        )
 
     def to_toml(self) -> dict[str, Any]:
         """The keys that are set, for recipe.toml."""

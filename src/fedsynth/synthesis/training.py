@@ -73,13 +73,9 @@ class Prepared:
 
     def doubt(self) -> str | None:
         """Why this run will hardly be useful, from public facts; None where nothing says so."""
-        request, clients = self.request, round(self.algorithm.schedule.clients)
-        task = self.recipe.task(
-            self.schema, clients, private=request.private, unit=request.unit, trust=request.trust
-        )
-        return doubt(
-            self.algorithm, replace(task, records=self.recipe.value_of("records", self.values) or None)
-        )
+        task = self.request.task(self.schema, round(self.algorithm.schedule.clients))
+        records = self.recipe.value_of("records", self.values) or None
+        return doubt(self.algorithm, replace(task, records=records))
 
 
 def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
@@ -131,18 +127,6 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
         )
 
 
-def task_of(recipe: Recipe, request: Request, schema: Schema, clients: Clients) -> Task:
-    """The recipe's task for these clients."""
-    return recipe.task(
-        schema,
-        len(clients),
-        private=request.private,
-        unit=request.unit,
-        trust=request.trust,
-        transport=request.transport,
-    )
-
-
 def prepare(
     request: Request,
     schema: Schema,
@@ -158,7 +142,7 @@ def prepare(
     recipe = check_request(request, schema, clients)
     participants = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
-    task = task_of(recipe, request, schema, participants)
+    task = request.task(schema, len(participants))
     refuse_without_effect(recipe, task, request.arguments)
     if request.target is None:
         if request.rounds is not None:
@@ -182,7 +166,7 @@ def resumed(request: Request, schema: Schema, clients: Clients) -> Prepared:
     recipe = check_request(request, schema, clients)
     participants = clients.pooled() if recipe.pooled else clients
     values = recipe.values(request.arguments)
-    task = task_of(recipe, request, schema, participants)
+    task = request.task(schema, len(participants))
     return Prepared(recipe, schema, participants, recipe.build(task, values), values, request)
 
 

@@ -42,7 +42,7 @@ from fedsynth.synthesis.payer import Payer, Policy, ledger_of
 from fedsynth.synthesis.release import caveats_of, release, released
 from fedsynth.synthesis.released_files import write_result
 from fedsynth.synthesis.request import Request
-from fedsynth.synthesis.training import Prepared, Training, Watch, check_request, task_of
+from fedsynth.synthesis.training import Prepared, Training, Watch, check_request
 
 GEOMETRIC = 1.0  # the shape of the number of trainings: P(K = k) falls by a constant factor
 _STATISTIC = 0.15  # share of epsilon for the statistic that candidates are judged by
@@ -101,7 +101,7 @@ class ChargedSearch:
         rng = Rng(self.request.seed)
         recipe = check_request(self.request, self.schema, encoded)
         participants = encoded.pooled() if recipe.pooled else encoded
-        task = task_of(recipe, self.request, self.schema, participants)
+        task = self.request.task(self.schema, len(participants))
         earlier = ledger_of(self.schema, self.request.schema)
         spent = [
             priced(line, task.unit, "add-remove") for line in ([] if earlier is None else earlier.lines())

@@ -111,6 +111,18 @@ def test_noisy_counts_that_hide_a_column_say_so():
     assert said(100, "central", private=False) is None
 
 
+def test_so_many_columns_that_noise_hides_every_pair_are_named():
+    def said(columns, clients):
+        numbers = [
+            {"name": f"number {place}", "type": "integer", "min": 0, "max": 99} for place in range(columns)
+        ]
+        schema = Schema.from_dict({"version": 1, "kind": "table", "columns": numbers})
+        return plan_run(recipe_named("marginals"), schema, Population(clients, clients, 1.0, 1e-6)).doubt
+
+    assert "for 57 columns; use fewer columns" in said(57, 2500)
+    assert said(57, 50_000) == "" and said(8, 2500) == ""
+
+
 def test_encoders_that_fill_a_disk_are_named_and_shared_ones_are_not():
     few, many = (Population(clients, clients, 2.0, 1e-7) for clients in (2000, 1_000_000))
     assert plan_run(recipe_named("dpd_fvae"), SCHEMA, few).doubt == ""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fedsynth.federation.algorithm import Algorithm, Home
+from fedsynth.models.table_plan import Plan
 from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.recipes.choice import choose
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.training.table_sums import TableSums
 
-# Both thresholds are judgements: below the first, what clients can teach a model is not clear of its noise; above the
-# second, the noise in a column's counts is more than a tenth of all rows.
+# Thresholds are judgements: below the first, what clients can teach a model is not clear of its noise; above the
+# second, the noise in a column's counts is more than a tenth of all rows; above the third, the same of two columns
+# together is so much that pairs were no nearer to real ones than columns by themselves (heart at 1 and 2,
+# experiments/tables).
 LEAST_SIGNAL = 5.0
 MOST_BLUR = 0.1
+MOST_PAIR_BLUR = 0.05
 MOST_KEPT = 2**30  # bytes that all clients together keep without a word
 
 
@@ -51,7 +57,7 @@ def _hidden(algorithm: Algorithm, task: Task) -> str | None:
     if isinstance(algorithm.record_sums, TableSums):
         blur = noise * math.sqrt(len(algorithm.record_sums.domain.sizes))
         if blur <= MOST_BLUR:
-            return None
+            return _pairs_hidden(algorithm, noise)
         comparison = f"the noise in a column's counts is {blur:.0%} of all rows"
     else:
         if algorithm.record_sums is not None or not algorithm.plan:
@@ -64,6 +70,22 @@ def _hidden(algorithm: Algorithm, task: Task) -> str | None:
             f"noise does"
         )
     return f"this run will hardly be useful: {comparison}; {_advice(algorithm, task)}"
+
+
+def _pairs_hidden(algorithm: Algorithm, noise: float) -> str | None:
+    """A sentence if noise hides what goes with what, though not the columns themselves: there are too many of them."""
+    plan, sums = getattr(algorithm.learn, "plan", None), algorithm.record_sums
+    if not isinstance(plan, Plan) or not isinstance(sums, TableSums) or not plan.pairs:
+        return None
+    kept = tuple(np.minimum(np.arange(size), plan.values + 1) for size in plan.sizes)
+    shares = sums.scale(plan.question(kept, plan.pairs))
+    blur = float(np.median(noise / shares)) / math.sqrt(plan.pair_rounds)
+    if blur <= MOST_PAIR_BLUR:
+        return None
+    return (
+        f"columns will be nearly independent in the synthetic rows: the noise in the counts of two columns together is "
+        f"{blur:.0%} of all rows, for {len(plan.sizes)} columns; use fewer columns, more clients or a larger epsilon"
+    )
 
 
 def _advice(algorithm: Algorithm, task: Task) -> str:

@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+from openings import FID, openings
+from openings import LINES as OPENINGS
 from tables import ROOT, fill, protected
 
 HERE = ROOT / "experiments"
@@ -60,7 +62,8 @@ class Line:
 def _row(result: dict, name: str) -> str:
     score = next(each for each in result["scores"] if each["name"] == name)
     spread = "" if score["spread"] is None else f" ± {score['spread']:.3f}"
-    return f"{score['value']:.3f}{spread} ({result['runs']} x {result['sets']})"
+    distance = next((f", FID {each['value']:.1f}" for each in result["scores"] if each["name"] == FID), "")
+    return f"{score['value']:.3f}{spread} ({result['runs']} x {result['sets']}){distance}"
 
 
 def _quality(results: list[dict], system: str, delta: float | None = None) -> tuple[str, str]:
@@ -81,13 +84,14 @@ def _spread(values: list[float], digits: int) -> str:
 
 CNN, FIRST, F1 = "cnn: accuracy", "neural network: accuracy", "student network: rare_f1"
 MOMENTS = "moments and brightness of each class, 90% of the budget"
+WOBBLING = f"{MOMENTS}; drawn digits wobble"
 COLUMNS = "a few columns of half of the clients, who do not train"
 SHARES = "shares of labels"
 LINES = (
     Line(
         "DPD-fVAE, digits, clients",
         "CNN .881 at ε 10",
-        MOMENTS,
+        WOBBLING,
         ("dpd_fvae/results/mnist_client_10.json",),
         CNN,
         ("dpd_fvae/results/mnist_dpd_fvae_10.json",),
@@ -95,7 +99,7 @@ LINES = (
     Line(
         "the same",
         "no working model at ε 1",
-        MOMENTS,
+        WOBBLING,
         ("dpd_fvae/results/mnist_client_1.json",),
         CNN,
         ("dpd_fvae/results/mnist_dpd_fvae_1.json",),
@@ -103,7 +107,7 @@ LINES = (
     Line(
         "DPD-fVAE, digits, records",
         "CNN .913 at ε 10 (no guarantee)",
-        MOMENTS,
+        WOBBLING,
         ("dpd_fvae/results/mnist_record_10.json",),
         CNN,
         ("dpd_fvae/results/mnist_dpd_fvae_record_10.json",),
@@ -210,6 +214,7 @@ def main() -> int:
     """Fill the markers of experiments/README.md."""
     page = HERE / "README.md"
     text = fill(page.read_text(encoding="utf-8"), "overview", overview(LINES))
+    text = fill(text, "openings", openings(OPENINGS))
     page.write_text(fill(text, "unmeasured", unmeasured()), encoding="utf-8")
     return 0
 

@@ -70,7 +70,7 @@ def draw(found, path):
     for name in PROTECTED:
         at = [(float(epsilon), accuracy) for epsilon, accuracy in found.get(name, {}).items()]
         at = sorted(at + [(epsilon, of_row(row)) for epsilon, row in ROWS[name].items()])
-        (line,) = axis.semilogx(*zip(*at, strict=True), "o-", label=name)
+        (line,) = axis.semilogx(*zip(*at, strict=True), "o-", label=f"moment_vae, {name}")
         axis.plot(10.0, PAPER[name], "x", color=line.get_color(), label=f"the paper, {name}")
     axis.set(xlabel="epsilon (delta = 1e-5)", ylabel="accuracy of a CNN", ylim=(0, 1))
     axis.legend(fontsize=7)

@@ -10,6 +10,7 @@ stands in every result). The runs are seeded simulations; epsilon is what the cl
 paid, the class balance not
 counted where nothing else is asked for: it is even. `quality`:
     opening        pp_fedgan's defaults, ten rounds of all: one noisy answer buys what the generator starts from
+    opening alone  the same question with all of the budget but a thousandth; the one round changes nothing
     published      PP-FedGAN's settings: 94 steps of the discriminator, then 94 of the generator, ten rounds of all
     every step     the two sides take turns at every step, and steps are five times as large
     large batches  the same with 30 steps on a tenth of the records each, at the noise that epsilon allows
@@ -62,8 +63,10 @@ DATA = {"mnist": mnist, "fashion_mnist": fashion_mnist, "svhn": svhn}
 FAST = {**PAPER, "alternations": STEPS, "learning_rate": 0.001, "generator_learning_rate": 0.001}
 LARGE = {**FAST, "batch_rate": 0.1, "steps": 30, "alternations": 30}
 TOGETHER = {"order": "together", "rounds": 10}
+ALONE = {"start_share": 0.999, "rounds": 1, "learning_rate": 1e-12, "generator_learning_rate": 1e-12}
 SYSTEMS = {
     "opening": ("pp_fedgan", TOGETHER),
+    "opening alone": ("pp_fedgan", {**TOGETHER, **ALONE}),
     "published": (
         "pp_fedgan",
         {**PAPER, **TOGETHER, "alternations": 1, "learning_rate": 0.0002, "generator_learning_rate": 0.0002},

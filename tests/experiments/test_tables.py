@@ -86,7 +86,23 @@ def test_the_overview_is_that_of_the_results(tables, monkeypatch):
     overview = importlib.import_module("overview")
     page = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
     assert tables.fill(page, "overview", overview.overview(overview.LINES)) == page, "make tables"
+    assert tables.fill(page, "openings", overview.openings(overview.OPENINGS)) == page, "make tables"
     assert tables.fill(page, "unmeasured", overview.unmeasured()) == page, "make tables"
+
+
+def test_what_rounds_add_is_told_only_where_the_judges_are_the_same(tables, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    openings = importlib.import_module("openings")
+
+    def row(runs, passes=6):
+        detail = {"runs": runs, "passes": passes}
+        return {"scores": [{"name": "cnn: accuracy", "detail": detail}]}
+
+    whole = row([0.9, 0.92])
+    assert openings.gained(whole, row([0.9, 0.9]), "cnn: accuracy") == "+1.0 ± 1.0"
+    assert openings.gained(whole, row([0.9]), "cnn: accuracy") == "+1.0"
+    assert openings.gained(whole, row([0.9, 0.9], 2), "cnn: accuracy") == "judged differently"
+    assert openings.gained(whole, None, "cnn: accuracy") == ""
 
 
 ROWS = [path for path in (ROOT / "experiments").glob("*/*.toml") if path.parent.name != "inspection"]

@@ -284,3 +284,15 @@ def test_an_agreement_is_set_beside_what_each_client_has_spent_already(central):
     for budget, verdict in ((2.8, False), (2.6, True)):  # 1.2 and three votes of 0.5
         payer = payer_of(central, ledger, run="look-1", agreement="look", budget=Budget(budget, 0.0))
         assert refused(payer.approve, [(WHOLE, 3)]) == verdict
+
+
+def test_the_cost_of_a_run_is_computed_when_it_begins_and_not_again_in_each_round(central, monkeypatch):
+    computed, plain = [], Ledger.epsilon
+    monkeypatch.setattr(Ledger, "epsilon", lambda *words, **more: computed.append(1) or plain(*words, **more))
+    ledger, budget = Ledger(None), Budget(1e6, 1e-5, accountant="rdp")
+    payer_of(central, ledger, budget, cap=Budget(1e6, 1e-5, accountant="rdp")).approve()
+    assert len(computed) == 2  # under the cap and under the budget
+    payer = payer_of(central, ledger, budget, cap=Budget(1e6, 1e-5, accountant="rdp"))  # as a job makes it
+    for version in range(5):
+        payer.pay(central, version, ALL)
+    assert payer.rounds == 5 and len(computed) == 3

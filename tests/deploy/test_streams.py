@@ -1,11 +1,16 @@
-"""Finished streams of the engine are forgotten by one thread, in time, and no sooner."""
+"""Finished streams are forgotten by one thread, in time, and no sooner; what was sent is freed at once."""
 
+import gc
 import threading
 import time
 
 import pytest
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.stream_cell import StreamCell
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
-from real_sites import until
+from nvflare.fuel.f3.streaming.byte_streamer import TxTask
+from real_sites import free_port, until
 
 from fedsynth.deploy.nvflare.executor import Exchange
 from fedsynth.deploy.nvflare.streams import Appointments
@@ -17,6 +22,7 @@ STREAMS = 200
 def streams(monkeypatch):
     """Answers of the engine that came whole, in a process that has our executor."""
     monkeypatch.setattr(RxTask, "_schedule_remove_task", RxTask._schedule_remove_task)  # to be put back
+    monkeypatch.setattr(TxTask, "send_loop", TxTask.send_loop)
     Exchange()
 
     def finish(seconds: float) -> list[RxTask]:
@@ -53,3 +59,25 @@ def test_appointments_are_met_in_the_order_of_their_times_and_cancelled_ones_nev
     began = time.monotonic()
     assert last.wait(20) and time.monotonic() - began > 0.25
     assert met == ["early", "late"] and len(appointments) == 0
+
+
+def test_what_was_sent_is_freed_before_python_looks_for_cycles_and_arrives_whole(streams):
+    url = f"tcp://127.0.0.1:{free_port()}"
+    cells = [CoreCell(name, url, secure=False, credentials={}) for name in ("server", "ada")]
+    for cell in cells:
+        cell.start()
+    server, ada = map(StreamCell, cells)
+    sent, arrived = [bytes([number]) * (number * 700_000 + 10) for number in range(5)], []
+    server.register_blob_cb("work", "answer", lambda future: arrived.append(bytes(future.result())))
+    gc.disable()
+    try:
+        for blob in sent:
+            ada.send_blob("work", "answer", "server", Message(None, blob)).result(60)
+        until("all that was sent", lambda: len(arrived) == len(sent), patience_s=60)
+        tasks = [one for one in gc.get_objects() if isinstance(one, TxTask)]
+        assert not any(one.buffer or one.direct_buf or one.stream for one in tasks)
+    finally:
+        gc.enable()
+        for cell in reversed(cells):
+            cell.stop()
+    assert sorted(arrived, key=len) == sent

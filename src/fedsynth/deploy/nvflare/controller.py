@@ -24,7 +24,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fedsynth.deploy.job import JobEnded, Regroup, Work
-from fedsynth.deploy.nvflare.streams import forget_streams_in_one_thread
+from fedsynth.deploy.nvflare.streams import keep_streams_small
 from fedsynth.errors import FedsynthError
 
 TASK = "exchange"
@@ -131,7 +131,7 @@ class Exchange(Controller):
 
     def __init__(self) -> None:
         super().__init__(task_check_period=_CHECK_S)
-        forget_streams_in_one_thread()
+        keep_streams_small()
         self._desk = Desk()
 
     def start_controller(self, fl_ctx: FLContext) -> None:

@@ -9,7 +9,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from fedsynth.deploy.job import SiteWork
-from fedsynth.deploy.nvflare.streams import forget_streams_in_one_thread
+from fedsynth.deploy.nvflare.streams import keep_streams_small
 
 
 class Exchange(Executor):
@@ -17,7 +17,7 @@ class Exchange(Executor):
 
     def __init__(self) -> None:
         super().__init__()
-        forget_streams_in_one_thread()
+        keep_streams_small()
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal

@@ -60,6 +60,7 @@ class SitePayer:
         agreed = [line for line in ledger.lines() if line.run == run or _belongs(line.run, agreement)]
         self._own.append_all([line.entry for line in agreed])
         self._paid = {_named(line) for line in agreed if line.run == run}
+        self._asked_for_all = False  # whether the cap was asked for all that is left of the run
         self._caught_up = 0  # rounds up to here are known to be paid for
 
     @property
@@ -82,6 +83,13 @@ class SitePayer:
             self._check(planned)
             self._reserve(planned)
             return
+        entries = self._left()
+        if entries:
+            self._check(entries)
+            self._reserve(entries)
+
+    def _left(self) -> list[Entry]:
+        """What is left of the run, were all of it to happen."""
         algorithm = self._algorithm
         turns = algorithm.schedule.participations(algorithm.rounds)
         entries: list[Entry] = []
@@ -91,10 +99,7 @@ class SitePayer:
                 entries.append(Entry.of(charge, holder, self._run, When(), max(0, times - paid[holder])))
         for charge in [] if algorithm.opening is None else algorithm.opening.charges():
             entries += self._owed(charge, [When()], np.arange(len(self._names)))
-        entries = [entry for entry in entries if entry.count]
-        if entries:
-            self._check(entries)
-            self._reserve(entries)
+        return [entry for entry in entries if entry.count]
 
     def release(self) -> None:
         """Let other runs have what this one reserved and did not use."""
@@ -195,8 +200,13 @@ class SitePayer:
         return Counter(paid.holder for paid in self._paid if paid.round and paid.release == name)
 
     def _check(self, entries: Sequence[Entry]) -> None:
-        if self._cap is not None:
-            self._cap.check_all(self._own, entries)
+        if self._cap is None:
+            return
+        if not self._asked_for_all:  # once, so that each round then passes at once
+            self._asked_for_all = True
+            with suppress(BudgetExhausted):
+                self._cap.check_all(self._own, self._left())
+        self._cap.check_all(self._own, entries)
 
     def _note(self, entries: Sequence[Entry]) -> None:
         self._own.append_all(entries)

@@ -21,6 +21,17 @@ def test_a_log_that_has_grown_is_rotated_under_its_writer_and_few_copies_are_kep
     assert [(tmp_path / name).read_bytes()[:6] for name in copies] == [b"line 5", b"line 4", b"line 3"]
 
 
+def test_the_logs_of_a_job_that_lives_for_weeks_are_rotated_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(upkeep, "MOST_BYTES", 10)
+    job = tmp_path / str(uuid.uuid4())
+    job.mkdir()
+    for name in ("audit.log", "error_log.txt", "log.json", "log.txt", "meta.json"):
+        (job / name).write_bytes(b"a line that is long enough\n")
+    upkeep.tidy(tmp_path)
+    left = {path.name: path.stat().st_size for path in job.iterdir() if not path.name.endswith(".1")}
+    assert left == {"audit.log": 0, "error_log.txt": 0, "log.json": 0, "log.txt": 0, "meta.json": 27}
+
+
 def test_jobs_that_ended_long_ago_are_removed_and_nothing_else(tmp_path):
     jobs = tmp_path / "store" / "jobs"
     long_ago = time.time() - upkeep.KEPT_S - 60

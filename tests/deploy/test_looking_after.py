@@ -7,13 +7,17 @@ import pytest
 from real_sites import PASSPHRASE, command, free_port
 from test_server_job import SCHEMA, world  # noqa: F401
 
+from fedsynth.data.schema import Schema
+from fedsynth.deploy.coordinator import Assignment, Coordinator, Patience
 from fedsynth.deploy.job import JobEnded
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
+from fedsynth.deploy.nvflare.kits import Kit
 from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.server_job import LEDGERS
 from fedsynth.deploy.site.reservations import Reservations
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.privacy.ledger import Ledger
+from fedsynth.synthesis.request import Request
 
 
 def test_a_run_that_its_server_gave_up_is_ended_and_nothing_stays_reserved(world):  # noqa: F811
@@ -76,3 +80,17 @@ def test_jobs_and_abort_say_that_the_server_is_not_there(tmp_path, words):
     create(("ada", "bern"), "127.0.0.1", free_port(), tmp_path / "kits", PASSPHRASE)
     refused = command("federation", words[0], str(tmp_path / "kits"), *words[1:])
     assert refused.returncode == 2 and "cannot be reached" in refused.stderr
+
+
+def test_whoever_interrupts_a_run_whose_server_is_gone_is_told_and_not_kept(tmp_path):
+    create(("ada", "bern"), "127.0.0.1", free_port(), tmp_path / "kits", PASSPHRASE)
+    kit = Kit.load(tmp_path / "kits", "coordinator")
+    said: list[str] = []
+    request = Request("marginals", epsilon=1.0)
+    assignment = Assignment.new(kit, request, Schema.from_dict(SCHEMA), 2, Patience(server_s=1e6), {})
+    coordinator = Coordinator(
+        kit, tmp_path, assignment, lambda *_: None, said.append, patience=Patience(server_s=1e6)
+    )
+    coordinator.cancel()
+    assert len(said) == 1 and "cannot be reached" in said[0]
+    assert said[0].endswith("a job of this run that is alive there was not stopped")

@@ -107,3 +107,14 @@ def test_the_health_check_of_a_site_that_does_not_run_is_red(kits, tmp_path, cap
     code, found = checked(capsys, kits[0] / "sites" / "ada", "--config", config, "--running")
     assert code == 2 and not found["process"]["ok"] and "fedsynth site start" in found["process"]["words"]
     assert not found["connection"]["ok"] and "rows" not in found and found["keys"]["ok"]
+
+
+def test_a_fault_that_many_checks_meet_is_said_once(kits, tmp_path, capsys):
+    config = site_file(tmp_path / "ada", 0)
+    config.write_text(config.read_text().replace("client_column", "client_colum"))
+    code, found = checked(capsys, tmp_path / "nowhere", "--config", config)
+    assert code == 2 and "client_colum: no such key" in found["site.toml"]["words"]
+    assert "nowhere" in found["keys"]["words"]
+    after = {name: found[name]["words"] for name in ("permissions", "disk", "budget", "transports", "rows")}
+    assert set(after.values()) == {"not looked at, because of site.toml"}
+    assert {found[name]["words"] for name in ("server", "clock")} == {"not looked at, because of keys"}

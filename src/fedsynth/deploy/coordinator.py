@@ -28,6 +28,7 @@ from fedsynth.synthesis.training import Watch
 _POLL_S, _QUIET_POLL_S = 0.3, 1.0
 _LOOK_S = 5.0  # between two looks at who is connected
 _REGROUPS = 5  # times that a job is begun anew for the same site
+_CANCEL_S = 5.0  # for a server that does not answer somebody who interrupts
 _SILENT_S = 30.0  # without anything new, until a line says why
 _TRIES = 5  # jobs in a row that may end without a finished round
 
@@ -171,14 +172,18 @@ class Coordinator:
                 self.say(f"{reason}; going on from the server's checkpoint")
 
     def cancel(self) -> None:
-        """Stop the job on the server; its run can be resumed."""
-        with self._line() as line:
-            if self.assignment.job and line.stage(self.assignment.job) != ENDED:
-                line.abort(self.assignment.job)
+        """Stop the job on the server, if it answers soon; the run can be resumed."""
+        job = self.assignment.job
+        try:
+            with self._line(_CANCEL_S) as line:
+                if job and line.stage(job) != ENDED:
+                    line.abort(job)
+        except FedsynthError as error:
+            self.say(f"{error}; a job of this run that is alive there was not stopped")
 
-    def _line(self) -> Line:
+    def _line(self, patience_s: float | None = None) -> Line:
         """A line to the server, which may be starting again."""
-        deadline = time.monotonic() + self.patience.server_s
+        deadline = time.monotonic() + (self.patience.server_s if patience_s is None else patience_s)
         while True:
             try:
                 return Line(self.kit)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
@@ -38,28 +40,58 @@ class Finding:
 
 def preflight(kit: Path, config: Path) -> Iterator[Finding]:
     """Check all that `fedsynth site start` and a run need, before either."""
-    yield from _common(kit, config)
-    yield _finding("server", lambda: _server(Kit.load(kit, "site")))
-    yield _finding("clock", lambda: _clock(Kit.load(kit, "site")))
-    yield _finding("transports", lambda: _transports(SiteFile.load(config)))
-    yield _finding("rows", lambda: _rows(SiteFile.load(config)))
+    parts = _Parts(kit, config)
+    yield from _common(parts)
+    yield _finding("server", lambda: _server(parts.kit))
+    yield _finding("clock", lambda: _clock(parts.kit))
+    yield _finding("transports", lambda: _transports(parts.described))
+    yield _finding("rows", lambda: _rows(parts.described))
 
 
 def health(kit: Path, config: Path) -> Iterator[Finding]:
     """Check a site that runs; quick enough to be asked every minute."""
+    parts = _Parts(kit, config)
     yield _finding("process", lambda: _process(kit))
-    yield _finding("connection", lambda: _connection(Kit.load(kit, "site")))
-    yield from _common(kit, config)
+    yield from _common(parts)
+    yield _finding("connection", lambda: _connection(parts.kit))
 
 
-def _common(kit: Path, config: Path) -> Iterator[Finding]:
+class _Parts:
+    """The kit and site.toml, each read once: what is wrong with one is said once, however many checks need it."""
+
+    def __init__(self, kit: Path, config: Path) -> None:
+        self._kit, self._config = kit, config
+        self._bad: set[str] = set()
+
+    @cached_property
+    def kit(self) -> Kit:
+        """The site's kit."""
+        with self._said_once("keys"):
+            return Kit.load(self._kit, "site")
+
+    @cached_property
+    def described(self) -> SiteFile:
+        """The site, as its site.toml describes it."""
+        with self._said_once("site.toml"):
+            return SiteFile.load(self._config)
+
+    @contextmanager
+    def _said_once(self, name: str) -> Iterator[None]:
+        if name in self._bad:
+            raise BadInput(f"not looked at, because of {name}")
+        self._bad.add(name)
+        yield
+        self._bad.discard(name)
+
+
+def _common(parts: _Parts) -> Iterator[Finding]:
     yield _finding("versions", _versions)
-    yield _finding("keys", lambda: _keys(Kit.load(kit, "site")))
-    yield _finding("site.toml", lambda: _site_file(SiteFile.load(config)))
-    yield _finding("permissions", lambda: _permissions(SiteFile.load(config)))
-    yield _finding("disk", lambda: _disk(SiteFile.load(config)))
+    yield _finding("keys", lambda: _keys(parts.kit))
+    yield _finding("site.toml", lambda: _site_file(parts.described))
+    yield _finding("permissions", lambda: _permissions(parts.described))
+    yield _finding("disk", lambda: _disk(parts.described))
     yield _finding("memory", _memory)
-    yield _finding("budget", lambda: _budget(SiteFile.load(config)))
+    yield _finding("budget", lambda: _budget(parts.described))
 
 
 def _finding(what: str, check: Callable[[], str]) -> Finding:

@@ -3,11 +3,13 @@
 import stat
 
 import pytest
-from test_server_job import site_file
+from test_server_job import SCHEMA, site_file
+from three_sites import terms_for
 
+from fedsynth.data.schema import Schema
 from fedsynth.deploy.environment import NOTICES, SITE_FILE
 from fedsynth.deploy.link.codec import fingerprint
-from fedsynth.deploy.link.messages import Refuse, Report, Status, read, write
+from fedsynth.deploy.link.messages import Invite, Refuse, Report, Settle, Status, read, write
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.deploy.site_job import SiteJob
 from fedsynth.errors import BadInput
@@ -31,6 +33,16 @@ def test_broken_rows_are_a_refusal_without_their_values_and_the_site_is_told_in_
     assert "secret diagnosis" in (tmp_path / "notices.log").read_text()
     rows.write_text(whole)
     assert isinstance(read(job.handle(asked)), Report), "it takes part again once they are mended"
+
+
+def test_a_refusal_is_in_the_sites_own_output_once_and_what_a_restart_brings_is_not(job, tmp_path):
+    job.handle(write(Settle("r1", 1, 0, 0, ())))  # a run that was not begun here: the server begins it again
+    assert not (tmp_path / "notices.log").exists()
+    terms = terms_for("site_vae", Schema.from_dict(SCHEMA), {})
+    for _ in range(2):
+        assert isinstance(read(job.handle(write(Invite("r2", terms, 0)))), Refuse)
+    said = (tmp_path / "notices.log").read_text().splitlines()
+    assert len(said) == 1 and said[0].startswith("refuses run r2: recipe='site_vae': not allowed here")
 
 
 def test_a_state_folder_is_for_its_owner_alone_and_refused_if_others_may_enter(tmp_path):

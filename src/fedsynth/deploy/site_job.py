@@ -15,12 +15,16 @@ from fedsynth.deploy.memory import EVERY_MESSAGES, give_back
 from fedsynth.deploy.site.site import Site
 from fedsynth.deploy.site.site_file import SiteFile
 
+_OWN_AFFAIRS = ("begin", "session", "stale")  # refusals that server and site settle among themselves
+_SMALL = 2**13  # bytes; a refusal has less
+
 
 class SiteJob:
     """Makes the site on the first message, so that rows are read once a job."""
 
     def __init__(self) -> None:
         self._messages = 0
+        self._refused: set[tuple[str, str]] = set()
 
     @cached_property
     def _site(self) -> Site:
@@ -35,13 +39,23 @@ class SiteJob:
         self._messages += 1
         if self._messages % EVERY_MESSAGES == 0:
             give_back()
-        return site.handle(payload)
+        answer = site.handle(payload)
+        if len(answer) < _SMALL:
+            self._say(answer)
+        return answer
+
+    def _say(self, answer: bytes) -> None:
+        """Tell this site's own people of a refusal, once."""
+        match read(answer):
+            case Refuse(run=run, code=code, reason=reason) if code not in _OWN_AFFAIRS:
+                if (run, reason) not in self._refused:
+                    self._refused.add((run, reason))
+                    _notice(f"refuses run {run}: {reason}")
 
 
 def _cannot_begin(payload: bytes, error: Exception) -> bytes:
     """Refuse because of the site's own files; the error may quote a row, so its text stays on this machine."""
-    with suppress(OSError, KeyError), Path(os.environ[NOTICES]).open("a") as file:
-        file.write(f"cannot take part: {error or type(error).__name__}\n")
+    _notice(f"cannot take part: {error or type(error).__name__}")
     try:
         run = read(payload).run
     except BadMessage:
@@ -51,3 +65,9 @@ def _cannot_begin(payload: bytes, error: Exception) -> bytes:
         "fedsynth site check shows it there"
     )
     return write(Refuse(run, fingerprint(payload), "data", reason))
+
+
+def _notice(words: str) -> None:
+    """Write a line for the people who look after this site."""
+    with suppress(OSError, KeyError), Path(os.environ[NOTICES]).open("a") as file:
+        file.write(" ".join(words.split()) + "\n")

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedsynth.models.evidence import sample_given
 from fedsynth.models.graphical import Columns, JunctionTree, Table, conditioned, project
-from fedsynth.models.table_domain import TableDomain
+from fedsynth.models.table_domain import Spikes, TableDomain
 from fedsynth.models.table_merging import inside
 from fedsynth.models.tree_sampling import TreeSampler
 from fedsynth.rng import Rng
@@ -33,9 +33,13 @@ class Distribution:
     ]  # of each column's values, noisy; with a partner [values, merged values of it]
     partners: Sequence[int] = ()  # of each column: the one by which its values are drawn; -1 for none
     row_counts: Sequence[float] = ()  # the share of clients with 1, 2, ... rows, if they were asked
+    spikes: Spikes = ()  # of the columns that are no label: numbers that are values of their own
 
     def pack(self) -> Tensor:
-        """One vector: numbers of cliques and columns, the tree, tables, maps, partners, shares, row counts."""
+        """One vector: numbers of cliques and columns, the tree, tables, maps, partners, shares, row counts.
+
+        With spikes the first number is negative, and they come before the tables.
+        """
         import torch
 
         tree = self.tree
@@ -43,6 +47,11 @@ class Distribution:
         for clique in tree.cliques:
             head += [len(clique), *clique]
         head += [len(merged) for merged in self.maps]
+        if any(self.spikes):
+            head[0] = -head[0]
+            for own in self.spikes:
+                head += [len(own), *own]
+            head += [0] * (len(tree.sizes) - len(self.spikes))
         partners = tuple(self.partners) or (-1,) * len(tree.sizes)
         pieces = [*self.tables, *self.maps, np.asarray(partners), *self.shares, np.asarray(self.row_counts)]
         flat = np.concatenate([np.asarray(head, dtype=np.float64), *(np.ravel(piece) for piece in pieces)])
@@ -67,9 +76,11 @@ class Distribution:
             return tuple(int(number) for number in take(count))
 
         cliques, columns = whole(2)
+        spiked, cliques = cliques < 0, abs(cliques)
         sizes, parents = whole(columns), whole(cliques)
         members = tuple(whole(whole(1)[0]) for _ in range(cliques))
         lengths = whole(columns)
+        spikes = tuple(whole(whole(1)[0]) for _ in range(columns)) if spiked else ()
         tree = JunctionTree(sizes, members, parents)
         tables = [take(math.prod(shape)).reshape(shape) for shape in tree.shapes]
         maps = [take(length).astype(np.int64) for length in lengths]
@@ -79,7 +90,12 @@ class Distribution:
             take(length) if partner < 0 else take(length * sizes[partner]).reshape(length, -1)
             for length, partner in zip(lengths, partners, strict=True)
         ]
-        return cls(tree, tables, maps, shares, partners, tuple(take(len(flat) - at)))
+        return cls(tree, tables, maps, shares, partners, tuple(take(len(flat) - at)), spikes)
+
+    def numbered(self, domain: TableDomain) -> TableDomain:
+        """The domain with the numbers that are values of their own here."""
+        features = len(domain.axes)
+        return domain.with_spikes(self.spikes[:features] if any(self.spikes) else ())
 
     @cached_property
     def within(self) -> list[np.ndarray]:

@@ -81,26 +81,27 @@ class MarginalModel(Counted):
         """One encoded row for each label."""
         fitted = Distribution.unpack(params["fitted"]["values"])
         drawn = drawn_codes(self.domain, fitted, labels.numpy(), rng)
-        return self.domain.rows(torch.from_numpy(drawn), rng)
+        return fitted.numbered(self.domain).rows(torch.from_numpy(drawn), rng)
 
     def sample_where(
         self, params: Mapping[str, Params], rows: int, conditions: Sequence[Condition], rng: Rng
     ) -> tuple[Tensor, Tensor]:
         """Encoded rows and labels drawn given the conditions; a number in a cell that a bound cuts is tried again."""
         fitted, label = Distribution.unpack(params["fitted"]["values"]), self.domain.label
-        likely = chances(self.domain, conditions)
+        domain = fitted.numbered(self.domain)
+        likely = chances(domain, conditions)
         declared = self.domain.schema.label_probabilities
         if label is not None and declared is not None:
             usual = np.asarray(declared) / np.maximum(fitted.marginal(label), 1e-12)
             likely[label] = likely.get(label, 1.0) * usual
         codes = torch.from_numpy(fitted.draw(rows, rng.at("rows").numpy(), likely=likely))
         y = codes[:, label] if label is not None else torch.zeros(rows, dtype=torch.int64)
-        x = self.domain.rows(codes, rng)
+        x = domain.rows(codes, rng)
         for attempt in range(_TRIES):
             numbers = self.domain.encoding.numbers(x, y)
             meets = np.logical_and.reduce([each.holds(numbers[each.column.name]) for each in conditions])
             again = torch.from_numpy(np.flatnonzero(~meets))
             if not len(again):
                 break
-            x[again] = self.domain.rows(codes[again], rng.at("again", attempt))
+            x[again] = domain.rows(codes[again], rng.at("again", attempt))
         return x, y

@@ -47,5 +47,5 @@ def _numbers(domain: TableDomain, place: int) -> np.ndarray:
         numbers = numbers_at(column, inside.ravel()).reshape(inside.shape)
     else:
         numbers = np.arange(axis.cells, dtype=np.float64)[:, None]
-    more = [*([0.0] if axis.zero is not None else []), *([np.nan] if axis.block.missing else [])]
+    more = [*axis.alone, *([np.nan] if axis.block.missing else [])]
     return np.concatenate([numbers, np.broadcast_to(np.array(more)[:, None], (len(more), numbers.shape[1]))])

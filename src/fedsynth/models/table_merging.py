@@ -19,12 +19,19 @@ _TRACE = 1e-9  # a share that is next to nothing
 
 
 def merged_values(
-    shares: np.ndarray, noise: float, ordered: int, most: int, *, count: bool = False
+    shares: np.ndarray,
+    noise: float,
+    ordered: int,
+    most: int,
+    *,
+    count: bool = False,
+    homes: np.ndarray | None = None,
 ) -> np.ndarray:
     """The merged value of each value: cells of a number until they are seen above the noise, rare categories as one.
 
     The first `ordered` values are cells, which only merge with neighbors; the others (categories, zero, missing) stay
     by themselves if they are seen. Numbers of children (`count`) that noise hides are at least told apart by doubling.
+    Values with a cell in `homes` (others: -1) are numbers in it, and stay by themselves if they have as much as a run.
 
     >>> merged_values(np.array([0.1, 0.1, 0.3, 0.1, 0.4]), 0.01, ordered=4, most=3)
     array([0, 0, 1, 1, 2])
@@ -32,7 +39,11 @@ def merged_values(
     array([0, 2, 1, 2])
     >>> merged_values(np.zeros(9), 0.5, ordered=9, most=32, count=True)
     array([0, 1, 2, 2, 3, 3, 3, 3, 3])
+    >>> merged_values(np.array([0.1, 0.3, 0.2, 0.1, 0.3]), 0.01, 2, 4, homes=np.array([-1, -1, 1, 1, -1]))
+    array([0, 1, 2, 1, 3])
     """
+    if homes is not None and (homes >= 0).any():
+        return _with_numbers_in_cells(shares, noise, ordered, most, homes)
     apart = shares[ordered:]
     order = np.argsort(-apart, kind="stable")
     visible = np.sort(order[apart[order] > _HIDDEN * noise][: most - 1])
@@ -43,6 +54,23 @@ def merged_values(
     others = np.full(len(apart), groups - 1 if ordered else len(visible))
     others[visible] = groups + np.arange(len(visible))
     return np.concatenate([cells, others])
+
+
+def _with_numbers_in_cells(
+    shares: np.ndarray, noise: float, ordered: int, most: int, homes: np.ndarray
+) -> np.ndarray:
+    """Merged values where some belong to a cell, unless they have as much as a run of cells has."""
+    inside = homes >= 0
+    enough = max(
+        float(np.maximum(shares[(np.arange(len(shares)) < ordered) | inside], 0).sum()) / most, 3 * noise
+    )
+    joined = np.flatnonzero(inside & (shares < enough))
+    others, cells = np.delete(np.arange(len(shares)), joined), shares.copy()
+    np.add.at(cells, homes[joined], shares[joined])
+    merged = np.empty(len(shares), dtype=np.int64)
+    merged[others] = merged_values(cells[others], noise, ordered, most)
+    merged[joined] = merged[homes[joined]]
+    return merged
 
 
 def _doublings(cells: int) -> tuple[int, ...]:

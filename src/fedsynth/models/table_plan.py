@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, combinations
 
 import numpy as np
 
 from fedsynth.models.table_question import ClientCells, Columns, Question
+from fedsynth.models.table_spikes import SpikedColumn
 
 _POWER = 1 / 3  # of the number of cells, by which tables weigh
 _UNEQUAL = 16  # times fewer cells than the largest table has: smaller ones weigh no less
@@ -42,6 +43,9 @@ class Plan:
     most_rows: float = math.inf  # that a unit has in a table
     single_rounds: int = 1  # at most, that ask for single columns before pairs
     smooth: bool = False  # neighboring cells of numbers are usually alike
+    spiked: tuple[
+        tuple[int, SpikedColumn], ...
+    ] = ()  # columns whose numbers are looked at one by one, ascending
 
     @cached_property
     def smooth_columns(self) -> frozenset[int]:
@@ -55,13 +59,21 @@ class Plan:
         fitting = (
             most
             for most in range(self.most_values, _FEWEST, -1)
-            if _pair_cells([min(size, most + 2) for size in self.sizes]) <= self.most_cells
+            if _pair_cells([self._most_merged(c, most) for c in range(len(self.sizes))]) <= self.most_cells
         )
         return next(fitting, min(self.most_values, _FEWEST))
 
     def _cells(self, columns: Columns, most: int) -> int:
-        """The most cells that a table of merged values has: zero and missing may stand beside the others."""
-        return math.prod(min(self.sizes[column], most + 2) for column in columns)
+        """The most cells that a table of merged values has: zero, missing and spikes may stand beside the others."""
+        return math.prod(self._most_merged(column, most) for column in columns)
+
+    def _most_merged(self, column: int, most: int) -> int:
+        return min(self.sizes[column], most + 2 + self._spikes.get(column, 0))
+
+    @cached_property
+    def _spikes(self) -> dict[int, int]:
+        """How many values beside its cells a column of numbers may have."""
+        return {column: one.most for column, one in self.spiked}
 
     @cached_property
     def pairs(self) -> tuple[Columns, ...]:
@@ -76,6 +88,16 @@ class Plan:
         """The most cells that a question about these pairs has."""
         return sum(self._cells(pair, self.values) for pair in self.pairs)
 
+    @cached_property
+    def grids(self) -> tuple[int, ...]:
+        """The numbers on the grid of each column; none if no column has one that is looked at."""
+        spiked = dict(self.spiked)
+        return (
+            tuple(len(spiked[c].cells) if c in spiked else 0 for c in range(len(self.sizes)))
+            if spiked
+            else ()
+        )
+
     def weight(self, table: Columns) -> float:
         """What goes with the label matters more."""
         usual = self.label_weight if self.label in table and len(table) < 3 else 1.0
@@ -87,13 +109,15 @@ class Plan:
 
     def question(self, maps: tuple[np.ndarray, ...], tables: Sequence[Columns]) -> Question:
         """These tables with weights that go with the cube root of cells: the sum of absolute errors is least."""
-        cells = [math.prod(shape) for shape in Question(maps, tuple(tables), ()).shapes]
+        question = Question(maps, tuple(tables), (), grids=self.grids)
+        sizes = (*question.sizes[: 2 * len(maps)], *map(len, maps))  # numbers one by one weigh no more
+        cells = [math.prod(sizes[column] for column in table) for table in tables]
         least = max(cells) / _UNEQUAL
         weights = (
             self.weight(table) * max(count, least) ** _POWER
             for table, count in zip(tables, cells, strict=True)
         )
-        return Question(maps, tuple(tables), tuple(weights))
+        return replace(question, weights=tuple(weights))
 
 
 def _pair_cells(sizes: Sequence[int]) -> int:

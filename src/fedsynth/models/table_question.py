@@ -6,7 +6,7 @@ A question is public: it is made from the schema and from noisy answers. It trav
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -25,7 +25,8 @@ Columns = tuple[int, ...]
 class Question:
     """Tables over columns whose values are merged by `maps`; whatever is asked, no answer is longer than the clip.
 
-    The number of a column plus the number of all columns means the same column with its values as they are.
+    The number of a column plus the number of all columns means the same column with its values as they are, plus twice
+    that number the numbers on its grid one by one.
     """
 
     maps: tuple[np.ndarray, ...]  # of each column: the merged value of each value
@@ -34,11 +35,18 @@ class Question:
     row_weight: float = (
         0.0  # what each row of a client adds, until the clip is reached; 0: the mean over its rows
     )
+    grids: tuple[int, ...] = ()  # numbers on the grid of each column; 0: none is looked at
+    spikes: tuple[tuple[int, ...], ...] = ()  # of the columns that are no label: the numbers by themselves
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many merged values each column has, then how many it has as they are."""
-        return (*(int(merged.max()) + 1 for merged in self.maps), *map(len, self.maps))
+        """How many merged values each column has, then how many it has as they are, then on its grid."""
+        return (*(int(merged.max()) + 1 for merged in self.maps), *map(len, self.maps), *self.grids)
+
+    @property
+    def of_grids(self) -> bool:
+        """True if numbers are asked for one by one."""
+        return any(column >= 2 * len(self.maps) for table in self.tables for column in table)
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -61,13 +69,14 @@ class Question:
         weights = np.asarray(self.weights)
         return weights / np.sqrt(np.square(weights).sum())
 
-    def places(self, codes: Tensor) -> Tensor:
-        """Where in an answer each row counts, [..., tables], from its values [..., columns]."""
+    def places(self, codes: Tensor, on_grids: Mapping[int, Tensor] | None = None) -> Tensor:
+        """Where in an answer each row counts, [..., tables], from its values [..., columns] and places on grids."""
         plain = codes.unbind(-1)
         merged = [
             torch.as_tensor(to, device=codes.device)[of] for to, of in zip(self.maps, plain, strict=True)
         ]
-        values = [*merged, *plain]
+        values = dict(enumerate([*merged, *plain]))
+        values |= {column + len(values): place for column, place in (on_grids or {}).items()}
         places = []
         for start, table in zip(self.starts[:-1], self.tables, strict=True):
             place = torch.zeros_like(values[0])
@@ -132,6 +141,8 @@ class QuestionForm:
     most_tables: int
     most_cells: int
     about: ClientCells | None = None  # the last of the cells, if clients say something of themselves
+    grids: tuple[int, ...] = ()  # numbers on the grids of columns with spikes
+    spikes: tuple[int, ...] = ()  # how many spikes each column has that is no label
 
     @property
     def table_cells(self) -> int:
@@ -141,7 +152,7 @@ class QuestionForm:
     @property
     def length(self) -> int:
         """How many numbers the vector has."""
-        return 2 + sum(self.sizes) + self.most_tables * (WIDEST + 1)
+        return 2 + sum(self.sizes) + self.most_tables * (WIDEST + 1) + sum(self.spikes)
 
     def write(self, question: Question) -> Tensor:
         """The question as a vector, float32."""
@@ -149,7 +160,10 @@ class QuestionForm:
         for row, table, weight in zip(rows, question.tables, question.weights, strict=False):
             row[: len(table)] = table
             row[WIDEST] = weight
-        flat = np.concatenate([[len(question.tables)], *question.maps, rows.ravel(), [question.row_weight]])
+        spikes = question.spikes or [(-1,) * count for count in self.spikes]
+        flat = np.concatenate(
+            [[len(question.tables)], *question.maps, *spikes, rows.ravel(), [question.row_weight]]
+        )
         return torch.from_numpy(flat.astype(np.float32))
 
     def read(self, vector: Tensor) -> Question:
@@ -160,12 +174,15 @@ class QuestionForm:
         count = int(flat[0])
         if not 0 < count <= self.most_tables:
             raise BadInput(f"a question of {count} tables: expected between 1 and {self.most_tables}")
-        ends = list(accumulate((1, *self.sizes)))
+        ends = list(accumulate((1, *self.sizes, *self.spikes)))
         values = np.clip(flat, -1, 2**31).astype(np.int64)  # a value far outside stays outside
-        maps = tuple(values[start:stop] for start, stop in zip(ends, ends[1:], strict=False))
+        pieces = [values[start:stop] for start, stop in zip(ends, ends[1:], strict=False)]
+        maps = tuple(pieces[: len(self.sizes)])
+        spikes = tuple(tuple(piece.tolist()) for piece in pieces[len(self.sizes) :])
         rows = flat[ends[-1] : -1].reshape(-1, WIDEST + 1)[:count]
         tables = tuple(tuple(int(column) for column in row[:WIDEST] if column >= 0) for row in rows)
-        question = Question(maps, tables, tuple(float(weight) for weight in rows[:, WIDEST]), float(flat[-1]))
+        weights = tuple(float(weight) for weight in rows[:, WIDEST])
+        question = Question(maps, tables, weights, float(flat[-1]), self.grids, spikes)
         self.check(question)
         return question
 
@@ -174,9 +191,14 @@ class QuestionForm:
         count = len(self.sizes)
         whole = all((merged >= 0).all() and (merged < len(merged)).all() for merged in question.maps)
         known = all(
-            table and len({column % count for column in table}) == len(table) and max(table) < 2 * count
+            table
+            and len({column % count for column in table}) == len(table)
+            and max(table) < len(question.sizes)
+            and all(question.sizes[column] for column in table)
             for table in question.tables
         )
+        spikes = zip(question.spikes, self.grids, strict=False)
+        known = known and all(-1 <= spike < grid - 1 for own, grid in spikes for spike in own)
         weighed = all(weight > 0 for weight in question.weights) and question.row_weight >= 0
         if not whole or not known or not weighed:
             raise BadInput("a question names columns, values or weights that this table does not have")

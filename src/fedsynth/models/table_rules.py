@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -10,6 +12,7 @@ from fedsynth.data.column import Column
 from fedsynth.data.encode import numbers_at
 from fedsynth.data.rules import Interval
 from fedsynth.data.since import Anchor, anchors_of
+from fedsynth.models.graphical import JunctionTree, spread
 from fedsynth.models.table_domain import TableDomain
 
 
@@ -67,5 +70,33 @@ def value_ranges(domain: TableDomain, place: int) -> Interval:
         low, high = edges[:-1], edges[1:]
     else:
         low = high = np.arange(axis.cells, dtype=np.float64)
-    more = [*([0.0] if axis.zero is not None else []), *([np.nan] if axis.block.missing else [])]
-    return np.append(low, more), np.append(high, more)
+    alone, missing = axis.alone, [np.nan] if axis.block.missing else []
+    least, most = (np.where(np.isnan(alone), bound, alone) for bound in column.bounds)
+    return np.concatenate([low, least, missing]), np.concatenate([high, most, missing])
+
+
+def merged_pairs(
+    pairs: Sequence[tuple[tuple[int, ...], np.ndarray]], maps: Sequence[np.ndarray]
+) -> dict[tuple[int, ...], np.ndarray]:
+    """The pairs of merged values that constraints allow: those inside of which some values may meet."""
+    tables: dict[tuple[int, ...], np.ndarray] = {}
+    for pair, allowed in pairs:
+        merged = np.zeros([int(maps[column].max()) + 1 for column in pair], dtype=bool)
+        np.logical_or.at(merged, np.ix_(*(maps[column] for column in pair)), allowed)
+        if not merged.all():
+            tables[pair] = merged
+    return tables
+
+
+def tables_without(
+    tree: JunctionTree, possible: Mapping[tuple[int, ...], np.ndarray]
+) -> list[np.ndarray] | None:
+    """Tables of the cliques with zeros where constraints allow nothing; None if they say nothing."""
+    if not possible:
+        return None
+    tables = [np.full(shape, 1 / math.prod(shape)) for shape in tree.shapes]
+    for pair, allowed in possible.items():
+        place = tree.home(pair)
+        if place is not None:
+            tables[place] *= spread(allowed, pair, tree.cliques[place])
+    return tables

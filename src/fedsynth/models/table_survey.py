@@ -1,7 +1,7 @@
 """From noisy answers to the next question, and to the fitted distribution: everything here reads noisy numbers alone.
 
 Round 0 asks for single columns, a few more do where noise hides them; values that are not seen are merged, numbers get
-cells of about equal weight. The next rounds ask for all pairs. Then the pairs that go together most, beyond what noise
+cells of about equal weight, and some that many rows have exactly stand by themselves. The next rounds ask for all pairs. Then the pairs that go together most, beyond what noise
 explains, become the edges of a junction tree, and the last rounds ask for these again, and for threes in its cliques.
 """
 
@@ -14,13 +14,16 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from fedsynth.models.graphical import JunctionTree, Measured, Table, fit, project, spread, tree_cells
-from fedsynth.models.table_answer import Answer
+from fedsynth.models.graphical import JunctionTree, Measured, Table, fit, project, tree_cells
+from fedsynth.models.table_answer import Answer, row_counts, row_weight
 from fedsynth.models.table_denoise import denoised
-from fedsynth.models.table_merging import calmed, detailed, falling_law, merged_values, on_simplex, toward
+from fedsynth.models.table_domain import Spikes
+from fedsynth.models.table_merging import calmed, detailed, falling_law, merged_values, toward
 from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import Columns, Question, unmerged
+from fedsynth.models.table_rules import merged_pairs, tables_without
 from fedsynth.models.table_smoothing import rounds_needed, smooth_column, whole
+from fedsynth.models.table_spikes import values_apart
 from fedsynth.models.tree_sampling import sample
 
 _BLURRED = 0.2  # of the mass of a table: noise beyond it hides how three columns go together
@@ -28,8 +31,6 @@ _DOUBT = 0.5  # standard deviations of noise that a cell must gain on average
 _GROWTHS = 3  # times that pairs are added to the tree
 _ROUGH = 12  # sweeps of a fit that only chooses pairs
 _DRAWN = 100_000  # rows, by which such a fit is compared with pairs outside its cliques
-_WHOLE = 0.5  # of the clients: their rows count in full
-_WORTH = 1.4  # times more than by their means: then sums over clients' rows are asked for
 
 
 @dataclass(frozen=True)
@@ -41,35 +42,37 @@ class Survey:
 
     def following(self) -> Question:
         """The next question."""
-        return replace(self._following(), row_weight=self.row_weight)
+        return replace(self._following(), row_weight=self.row_weight, spikes=self.spikes)
+
+    @cached_property
+    def spikes(self) -> Spikes:
+        """The numbers of each column that stand by themselves; none before they were looked for."""
+        spiked, many = dict(self.plan.spiked), len(self.plan.sizes)
+        if not self.answers or not spiked:
+            return ()
+        tables = self.answers[0].measured(self.total)
+        found = {
+            column: of.spikes(on_grid, tables[column])
+            for (column, of), on_grid in zip(spiked.items(), tables[many:], strict=True)
+        }
+        return tuple(found.get(column, ()) for column in range(many) if column != self.plan.label)
 
     @property
     def row_weight(self) -> float:
-        """What a row may add: so much that the rows of half of the clients stay within the norm together."""
-        about = self.plan.about
-        if about is None or not self.answers or self.answers[-1].about is None:
-            return 0.0
-        _, shares = about.split(self.answers[-1].about)
-        shorter = np.cumsum(on_simplex(shares))
-        weight = 1 / float(about.lengths[np.searchsorted(shorter, _WHOLE).clip(max=len(shares) - 1)])
-        if self.plan.rows_always:
-            return weight
-        rows = float(self.row_counts @ np.arange(1, about.most_rows + 1))
-        return weight if len(self.answers) > 1 and rows * weight > _WORTH else 0.0
+        """What a row may add."""
+        return row_weight(self.answers, self.plan.about, always=self.plan.rows_always)
 
     @property
     def row_counts(self) -> np.ndarray:
-        """The share of clients with 1, 2, ... rows, the last with that many or more; none if it was not asked for."""
-        row_reports = [one.about for one in self.answers if one.about is not None]
-        if self.plan.about is None or not row_reports:
-            return np.empty(0)
-        return on_simplex(self.plan.about.split(np.mean(row_reports, axis=0))[0])
+        """The share of clients with 1, 2, ... rows; none if it was not asked for."""
+        return row_counts(self.answers, self.plan.about)
 
     def _following(self) -> Question:
         plan, done = self.plan, len(self.answers)
         singles = [(column,) for column in range(len(plan.sizes))]
         if done < self.single_rounds:
-            return plan.question(unmerged(plan.sizes), singles)
+            on_grids = [] if done else [(column + 2 * len(singles),) for column, _ in plan.spiked]
+            return plan.question(unmerged(plan.sizes), [*singles, *on_grids])
         if done < self.single_rounds + plan.pair_rounds or len(plan.sizes) < 3:
             return plan.question(self.maps, plan.pairs or singles)
         if done == plan.rounds - 1 and self.details:
@@ -82,7 +85,7 @@ class Survey:
         if not self.answers or self.plan.single_rounds == 1:
             return 1
         later = (place for place, answer in enumerate(self.answers) if len(answer.question.tables[0]) > 1)
-        needed = rounds_needed(self.answers[0].measured(self.total))
+        needed = rounds_needed(self._measured(self.answers[0]))
         return next(later, min(self.plan.single_rounds, needed))
 
     @cached_property
@@ -94,7 +97,8 @@ class Survey:
     def _measured(self, answer: Answer) -> list[Measured]:
         """The tables of an answer, as shares of the mass that it has."""
         tables = answer.measured(answer.total if answer.question.row_weight > 0 else self.total)
-        return [whole(one) if self.plan.smooth else one for one in tables]
+        tables = [whole(one) if self.plan.smooth else one for one in tables]
+        return values_apart(tables, self.plan.spiked, self.spikes, self.plan.sizes)
 
     @cached_property
     def details(self) -> tuple[Columns, ...]:
@@ -203,6 +207,7 @@ class Survey:
     @cached_property
     def maps(self) -> tuple[np.ndarray, ...]:
         """How values are merged."""
+        spiked = dict(self.plan.spiked)
         return tuple(
             merged_values(
                 one.shares,
@@ -210,8 +215,11 @@ class Survey:
                 ordered,
                 self.plan.values,
                 count=one.columns[0] in self.plan.counts,
+                homes=spiked[column].homes(self.spikes[column], len(one.shares))
+                if column in spiked
+                else None,
             )
-            for one, ordered in zip(self._singles, self.plan.ordered, strict=True)
+            for column, (one, ordered) in enumerate(zip(self._singles, self.plan.ordered, strict=True))
         )
 
     @cached_property
@@ -222,9 +230,10 @@ class Survey:
     @cached_property
     def measured(self) -> dict[Columns, Measured]:
         """All that was measured of each table over merged values, as shares of all rows."""
-        tables = dict(self._later)
+        tables, spiked = dict(self._later), dict(self.plan.spiked)
         for one, merged, size in zip(self.singles, self.maps, self.sizes, strict=True):
-            counts = np.bincount(merged, minlength=size)
+            noisy = one.shares != 0.0 if one.columns[0] in spiked else None  # unknown spikes have no noise
+            counts = np.bincount(merged, noisy, size).clip(1)
             shares = np.bincount(merged, weights=one.shares, minlength=size)
             tables[one.columns] = Measured(one.columns, shares, one.precision / counts)
         return tables
@@ -349,25 +358,8 @@ class Survey:
 
     @cached_property
     def possible(self) -> dict[Columns, np.ndarray]:
-        """The pairs of merged values that constraints allow: those inside of which some values may meet."""
-        tables = {}
-        for pair, allowed in self.plan.possible:
-            merged = np.zeros([self.sizes[column] for column in pair], dtype=bool)
-            np.logical_or.at(merged, np.ix_(*(self.maps[column] for column in pair)), allowed)
-            if not merged.all():
-                tables[pair] = merged
-        return tables
-
-    def _start(self, tree: JunctionTree) -> list[Table] | None:
-        """Tables of the cliques with zeros where constraints allow nothing; None if they say nothing."""
-        if not self.possible:
-            return None
-        tables = [np.full(shape, 1 / math.prod(shape)) for shape in tree.shapes]
-        for pair, allowed in self.possible.items():
-            place = tree.home(pair)
-            if place is not None:
-                tables[place] *= spread(allowed, pair, tree.cliques[place])
-        return tables
+        """The pairs of merged values that constraints allow."""
+        return merged_pairs(self.plan.possible, self.maps)
 
     def fitted(self) -> tuple[JunctionTree, list[Table]]:
         """The distribution that all answers together say."""
@@ -378,7 +370,7 @@ class Survey:
         tree = JunctionTree.over(edges, self.sizes)
         in_the_tree = [self.calm_pairs[edge] for edge in edges] + self.columns
         entropy = self.plan.entropy * self.total
-        start = self._start(tree)
+        start = tables_without(tree, self.possible)
         first = fit(tree, in_the_tree, entropy=entropy, start=start, sweeps=sweeps)
         threes = [
             one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +17,12 @@ from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.server import Momentum
 from fedsynth.federation.state import ServerState
 from fedsynth.models.distribution import Distribution
-from fedsynth.models.graphical import JunctionTree, Table
 from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.model import Model
 from fedsynth.models.table_answer import Answer
-from fedsynth.models.table_domain import TableDomain
+from fedsynth.models.table_domain import TableDomain, open_spikes, spiked_columns
 from fedsynth.models.table_plan import Plan
-from fedsynth.models.table_question import ClientCells, Question, QuestionForm
+from fedsynth.models.table_question import ClientCells, QuestionForm
 from fedsynth.models.table_rules import allowed_pairs
 from fedsynth.models.table_survey import Survey
 from fedsynth.privacy.central import CentralGaussian
@@ -34,6 +33,7 @@ from fedsynth.privacy.mechanism import Mechanism
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.settings import check_ranges, setting
 from fedsynth.recipes.sharing import Sharing
+from fedsynth.recipes.surveyed import Asked, Counting, Surveyed
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.training.history_sums import HistorySums
@@ -43,6 +43,7 @@ from fedsynth.transport.registry import transport_named
 
 _BITS = 31
 _SINGLE_ROUNDS = 0.4  # of all rounds, at most: they ask for single columns where noise hides them
+_ON_GRIDS = 4  # of the cells of a round, one part are for numbers one by one
 FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding down
 HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 
@@ -111,68 +112,6 @@ class CountPrivacy:
         check_ranges(self)
 
 
-class Counting(Protocol):
-    """What a server makes of noisy answers."""
-
-    def first(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
-        """The parts with the first question."""
-        ...
-
-    def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
-        """The state after an answer."""
-        ...
-
-    def finish(self, state: ServerState) -> ServerState:
-        """The state with what was fitted."""
-        ...
-
-
-class Asked(Protocol):
-    """A plan of what is asked."""
-
-    @property
-    def rounds(self) -> int:
-        """How often something is asked."""
-        ...
-
-    @property
-    def label(self) -> int | None:
-        """The label's column."""
-        ...
-
-
-class Surveyed(Protocol):
-    """All that was asked and answered so far, and what it says."""
-
-    @property
-    def maps(self) -> tuple[np.ndarray, ...]:
-        """How values are merged."""
-        ...
-
-    @property
-    def shares(self) -> list[np.ndarray]:
-        """The share of each value of each column."""
-        ...
-
-    @property
-    def partners(self) -> tuple[int, ...]:
-        """The column that a column's values were counted with."""
-        ...
-
-    @property
-    def row_counts(self) -> np.ndarray:
-        """The share of clients with 1, 2, ... rows; none if it was not asked for."""
-        ...
-
-    def following(self) -> Question:
-        """The next question."""
-        ...
-
-    def fitted(self) -> tuple[JunctionTree, list[Table]]:
-        """The distribution that all answers together say."""
-        ...
-
-
 @dataclass(frozen=True)
 class Learning:
     """What the server makes of the rounds' sums: the next question, and at the end the distribution."""
@@ -207,7 +146,12 @@ class Learning:
         """The state with the distribution that all answers so far say."""
         survey = self.survey(state.memory["questions"], state.memory["answers"])
         fitted = Distribution(
-            *survey.fitted(), survey.maps, survey.shares, survey.partners, tuple(survey.row_counts)
+            *survey.fitted(),
+            survey.maps,
+            survey.shares,
+            survey.partners,
+            tuple(survey.row_counts),
+            survey.spikes,
         )
         state = replace(state, parts={**state.parts, "fitted": fitted.pack()})
         if self.plan.label is None:
@@ -242,7 +186,8 @@ def marginals(
     """
     if task.kind != "table":
         raise Incompatible(f"kind={task.kind}: marginals counts the values of tables")
-    domain = TableDomain(task.schema)
+    most_cells = asking.most_cells
+    domain = TableDomain(task.schema, spikes=open_spikes(task.schema, most_cells // _ON_GRIDS))
     sizes = domain.sizes
     unit = task.unit if task.private else "client"
     plan = Plan(
@@ -252,7 +197,7 @@ def marginals(
         asking.rounds,
         min(asking.pair_rounds, asking.rounds - 1),
         asking.most_values,
-        max(asking.most_cells, sum(sizes)),
+        max(most_cells, sum(sizes)),
         len(sizes) ** 2,
         fitting.tree_cells,
         asking.weight_of_label(unit),
@@ -260,10 +205,18 @@ def marginals(
         possible=allowed_pairs(domain),
         single_rounds=max(1, int(_SINGLE_ROUNDS * asking.rounds)),
         smooth=True,
+        spiked=spiked_columns(domain),
     )
     about = ClientCells() if weighing.mean_over != "clients" and unit == "client" else None
-    cells = max(sum(sizes), plan.pair_cells)
-    form = QuestionForm(sizes, len(sizes) + len(plan.pairs), cells + (about.size if about else 0), about)
+    cells = max(sum(sizes) + sum(domain.grids), plan.pair_cells)
+    form = QuestionForm(
+        sizes,
+        len(sizes) + len(plan.pairs) + len(plan.spiked),
+        cells + (about.size if about else 0),
+        about,
+        domain.grids,
+        tuple(map(len, domain.spikes)),
+    )
     mechanism, noise = count_mechanism(task, privacy, form.most_cells, sharing)
     sums = TableSums(domain, form, mechanism, unit)
     plan = _within_grid(

@@ -23,7 +23,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.models.graphical import Columns, JunctionTree, Measured, Table, fit, tree_cells
 from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.table_answer import Answer
-from fedsynth.models.table_domain import TableDomain
+from fedsynth.models.table_domain import Spikes, TableDomain
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
 from fedsynth.recipes.marginals import CountPrivacy, Fitting, Learning, count_mechanism, counted
 from fedsynth.recipes.settings import checked, setting
@@ -95,6 +95,11 @@ class NetworkSurvey:
     def shares(self) -> list[np.ndarray]:
         """Each value stands for itself."""
         return [np.ones(size) for size in self.plan.sizes]
+
+    @property
+    def spikes(self) -> Spikes:
+        """No number is a value of its own."""
+        return ()
 
     @property
     def row_counts(self) -> np.ndarray:

@@ -54,7 +54,7 @@ def _parts(
 
 def counted_rows(domain: TableDomain, fitted: Distribution, labels: np.ndarray, rng: Rng, first: int) -> Data:
     """A row for each label, column by column; `first` is the number of their first piece."""
-    pieces = []
+    pieces, domain = [], fitted.numbered(domain)
     for number, start in enumerate(range(0, len(labels), PIECE), first):
         stream = rng.at("piece", number)
         codes = drawn_codes(domain, fitted, labels[start : start + PIECE], stream)

@@ -99,7 +99,7 @@ class TableSums(GridSums):
     def _cells(self, question: Question, data: Padded, scale: Tensor) -> tuple[Tensor, Tensor]:
         """The cells that each client's rows are in, each cell once, and the sum of its rows there, [clients, cells]."""
         each = data.mask.double()[..., None] * scale
-        places = question.places(self.domain.codes(data.x, data.y))
+        places = self._places(question, data.x, data.y)
         if places.shape[1] == 1:
             return places[:, 0], each[:, 0]
         ordered, index = places.transpose(1, 2).sort(dim=2)
@@ -112,6 +112,11 @@ class TableSums(GridSums):
         cells = torch.zeros_like(ordered).scatter_(1, group, ordered)
         return cells, counts
 
+    def _places(self, question: Question, x: Tensor, y: Tensor) -> Tensor:
+        """Where in an answer each row counts, [..., tables]."""
+        codes = self.domain.with_spikes(question.spikes).codes(x, y)
+        return question.places(codes, self.domain.grid_places(x) if question.of_grids else None)
+
     def _counts(self, question: Question, data: Padded) -> Tensor:
         """The sum over records, each counted once in every table, [clients, cells] in grid steps."""
         clients, rows = data.mask.shape
@@ -120,6 +125,6 @@ class TableSums(GridSums):
         at_once = max(1, _AT_ONCE // (clients * len(question.tables)))
         for start in range(0, rows, at_once):
             part = slice(start, start + at_once)
-            places = question.places(self.domain.codes(data.x[:, part], data.y[:, part])).flatten(1)
+            places = self._places(question, data.x[:, part], data.y[:, part]).flatten(1)
             total.scatter_add_(1, places, (data.mask[:, part, None] * steps).flatten(1))
         return total

@@ -11,7 +11,7 @@ from fedsynth.recipes.registry import RECIPES
 HERE = Path(__file__).parents[1]
 SOURCE = HERE / "src" / "fedsynth"
 ROOMS = [
-    "rng", "errors", "plugins", "data", "models", "privacy", "training", "transport", "federation", "simulator",
+    "late", "rng", "errors", "plugins", "data", "models", "privacy", "training", "transport", "federation", "simulator",
     "recipes", "synthesis", "assess.scores", "assess.attacks", "assess.audit", "assess.tuning", "assess", "inspection",
     "extend", "deploy", "assess.report", "research", "api", "cli", "__main__",
 ]  # fmt: skip

@@ -10,7 +10,9 @@ import typer
 
 from fedsynth.assess.attacks.shadow_game import MINUTES
 from fedsynth.cli.main import app
+from fedsynth.data.schema import Schema
 from fedsynth.synthesis.request import ROWS, Request
+from samples import TABLE
 
 HEAVY = ["torch", "numpy", "pandas", "scipy", "sklearn", "dp_accounting", "nvflare", "matplotlib", "rich"]
 PRINTED = (
@@ -67,3 +69,19 @@ def test_every_flag_has_help_and_every_command_an_example(words):
     command = COMMANDS[words]
     assert "Example: fedsynth" in command.help
     assert [flag.name for flag in command.params if flag.name != "help" and not flag.help] == []
+
+
+def test_a_plan_does_not_wait_for_libraries_that_it_does_not_need(tmp_path):
+    Schema.from_dict(TABLE).save(tmp_path / "schema.json")
+    people = ["--clients", "1000", "--records", "2000", "--epsilon", "1", "--recipe", "auto", "--json"]
+    script = (
+        "import contextlib, io, json, sys\n"
+        "from fedsynth.cli.main import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    main(json.loads(sys.argv[2]))\n"
+        "assert 'fedsynth.recipes.marginals' in sys.modules\n" + PRINTED
+    )
+    late = json.dumps(["pandas", "pyarrow", "scipy.signal", "sklearn", "duckdb"])
+    plan = json.dumps(["plan", "--schema", str(tmp_path / "schema.json"), *people])
+    words = [sys.executable, "-c", script, late, plan]
+    assert json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout) == []

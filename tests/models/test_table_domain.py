@@ -25,6 +25,8 @@ COLUMNS = (
 )
 LABELED = TableDomain(Schema(columns=COLUMNS, label="ill"))
 PLAIN = TableDomain(Schema(columns=COLUMNS[:-1]))
+SCHOOL = Column("school", "ordinal", categories=tuple(f"year {year}" for year in range(16)))
+COARSE = TableDomain(Schema(columns=(SCHOOL, *COLUMNS), label="ill"), finest=8)  # categories share cells
 
 
 def test_every_column_has_its_values_then_zero_then_missing():
@@ -33,7 +35,7 @@ def test_every_column_has_its_values_then_zero_then_missing():
     assert (LABELED.label, PLAIN.label) == (7, None) and PLAIN.sizes == LABELED.sizes[:-1]
 
 
-@pytest.mark.parametrize("domain", [LABELED, PLAIN], ids=["label", "no label"])
+@pytest.mark.parametrize("domain", [LABELED, PLAIN, COARSE], ids=["label", "no label", "coarse"])
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_values_written_into_rows_are_read_off_them_again(domain, seed):
@@ -48,7 +50,7 @@ def test_values_written_into_rows_are_read_off_them_again(domain, seed):
     assert bool(((again == codes) | zeros).all())
 
 
-@pytest.mark.parametrize("domain", [LABELED, PLAIN], ids=["label", "no label"])
+@pytest.mark.parametrize("domain", [LABELED, PLAIN, COARSE], ids=["label", "no label", "coarse"])
 def test_numbers_are_those_that_encoded_rows_are_decoded_to(domain):
     draw = np.random.default_rng(0)
     codes = np.stack([draw.integers(0, size, 5000) for size in domain.sizes], axis=1)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from fedsynth.data.encode import CompactRows
 from fedsynth.data.modality import Data, Source, modality_of
@@ -18,6 +17,7 @@ from fedsynth.data.partition import by_column
 from fedsynth.data.partition import split as split_rows
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
+from fedsynth.late import pd
 from fedsynth.rng import Rng
 
 if TYPE_CHECKING:

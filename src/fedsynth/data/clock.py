@@ -6,7 +6,8 @@ import re
 from functools import cache
 
 import numpy as np
-import pandas as pd
+
+from fedsynth.late import pd
 
 UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 DAY = UNITS["day"]

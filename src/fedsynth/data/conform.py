@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from fedsynth.data.column import Column
 from fedsynth.data.encode import numbers_at
 from fedsynth.data.schema import Schema
 from fedsynth.data.values import category_places, grains, is_missing, plain_numbers, read_values, write_values
+from fedsynth.late import pd
 
 OTHER = "other"  # the category for whatever was too rare to be shown
 FITS, ABSENT, UNFIT = 0, 1, 2

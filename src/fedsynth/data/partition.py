@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedsynth.errors import BadInput, nearest
+from fedsynth.late import pd
 from fedsynth.rng import Rng
 
 _EXAMPLES = {"dirichlet": "dirichlet:0.5", "geometric": "geometric:0.99"}  # kinds with a parameter

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.column import Column
@@ -22,6 +21,7 @@ from fedsynth.data.since import anchors_of, counted_since, moments_again
 from fedsynth.data.table_files import write_parts, write_table
 from fedsynth.data.values import read_values, write_values
 from fedsynth.errors import BadInput, nearest
+from fedsynth.late import pd
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -143,6 +143,8 @@ class Table(Modality):
 
     def read(self, path: Path | str, column: str | None = None) -> pd.DataFrame:
         """Read the rows of a file, a folder of files or a database by the schema."""
+        from fedsynth.data.sources.registry import read_rows
+
         return read_rows(path, self.schema)
 
     def clients(self, source: Source) -> RawClients:

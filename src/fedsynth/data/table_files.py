@@ -9,12 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from fedsynth.data.atomic import replacing
 from fedsynth.data.column import NUMBERS
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
+from fedsynth.late import pd
 
 EXTENSIONS = (".csv", ".csv.gz", ".parquet")
 # "None" and "?" are not here: they are often a category. A category of the schema is never missing.

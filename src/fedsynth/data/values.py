@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from pandas.api.types import pandas_dtype
 
 from fedsynth.data.clock import read_seconds, write_seconds
 from fedsynth.data.column import CATEGORIES, Column, category_value
+from fedsynth.late import pd
 
 TEXT_DTYPES = ("str", "string", "object")
 _SHOWN = 8  # categories listed in a message
@@ -68,11 +67,11 @@ def write_values(column: Column, numbers: np.ndarray) -> pd.Series:
         return _categories(column, np.where(missing, -1, numbers).astype(np.int64))
     dtype = column.dtype or ("float64" if column.type == "continuous" else "Int64")
     if dtype.startswith("float"):
-        return pd.Series(numbers).astype(pandas_dtype(dtype))
+        return pd.Series(numbers).astype(pd.api.types.pandas_dtype(dtype))
     if dtype in TEXT_DTYPES:
-        return pd.Series(numbers).astype("Int64").astype("str").astype(pandas_dtype(dtype))
+        return pd.Series(numbers).astype("Int64").astype("str").astype(pd.api.types.pandas_dtype(dtype))
     whole = pd.arrays.IntegerArray(np.where(missing, 0, numbers).astype(np.int64), missing)
-    return pd.Series(whole).astype(pandas_dtype(nullable(dtype) if column.missing else dtype))
+    return pd.Series(whole).astype(pd.api.types.pandas_dtype(nullable(dtype) if column.missing else dtype))
 
 
 def _categories(column: Column, codes: np.ndarray) -> pd.Series:
@@ -85,12 +84,12 @@ def _categories(column: Column, codes: np.ndarray) -> pd.Series:
         return pd.Series(pd.Categorical.from_codes(codes, listed, ordered=column.type == "ordinal"))
     if dtype in TEXT_DTYPES:
         return pd.Series(pd.array(kinds, dtype="str").take(codes, allow_fill=True)).astype(
-            pandas_dtype(dtype)
+            pd.api.types.pandas_dtype(dtype)
         )
     values = pd.Series(np.array([*kinds, None], dtype=object)[codes], dtype=object)
     if not column.missing:
-        return values.astype(pandas_dtype(dtype))
-    return values.astype(pandas_dtype(dtype if dtype.startswith("float") else nullable(dtype)))
+        return values.astype(pd.api.types.pandas_dtype(dtype))
+    return values.astype(pd.api.types.pandas_dtype(dtype if dtype.startswith("float") else nullable(dtype)))
 
 
 def nullable(dtype: str) -> str:

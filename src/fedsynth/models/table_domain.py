@@ -103,6 +103,8 @@ class Axis:
         if column.values is not None and column.values <= finest:
             lowest = column.bounds[0] if column.numeric else 0
             return cls(block, column.values, _positions(column, lowest + np.arange(column.values)))
+        if not column.numeric:
+            return cls(block, finest)
         low, high = column.bounds
         zero = _positions(column, np.zeros(1))[0] if low <= 0 <= high else None
         return cls(block, finest, zero=zero, grid=Grid.of(column) if spikes else None, spikes=spikes)

@@ -13,10 +13,12 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from fedsynth.errors import BadInput
+from fedsynth.late import late
 from fedsynth.transport.bits import pack, packed_size, unpack
+
+pa = late("pyarrow")
 
 _HEADER = struct.Struct(
     "<HBBBBHQ"

@@ -15,7 +15,6 @@ from fedsynth.data.column import Column
 from fedsynth.data.conform import conform
 from fedsynth.data.encode import Block, CompactRows, block_entries, blocks_of, read_block
 from fedsynth.data.modality import ENDINGS, Modality, Source
-from fedsynth.data.reading import read_rows
 from fedsynth.data.schema import Schema, constraint_problems
 from fedsynth.data.since import anchors_of, counted_since, moments_again
 from fedsynth.data.table_files import write_parts, write_table
@@ -143,7 +142,7 @@ class Table(Modality):
 
     def read(self, path: Path | str, column: str | None = None) -> pd.DataFrame:
         """Read the rows of a file, a folder of files or a database by the schema."""
-        from fedsynth.data.sources.registry import read_rows
+        from fedsynth.data.reading import read_rows
 
         return read_rows(path, self.schema)
 

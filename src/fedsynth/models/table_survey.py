@@ -1,8 +1,9 @@
 """From noisy answers to the next question, and to the fitted distribution: everything here reads noisy numbers alone.
 
 Round 0 asks for single columns, a few more do where noise hides them; values that are not seen are merged, numbers get
-cells of about equal weight, and some that many rows have exactly stand by themselves. The next rounds ask for all pairs. Then the pairs that go together most, beyond what noise
-explains, become the edges of a junction tree, and the last rounds ask for these again, and for threes in its cliques.
+cells of about equal weight, and some that many rows have exactly stand by themselves. The next rounds ask for all
+pairs. Then the pairs that go together most, beyond what noise explains, become the edges of a junction tree, and the
+last rounds ask for these again, and for threes in its cliques.
 """
 
 from __future__ import annotations

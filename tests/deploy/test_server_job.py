@@ -233,6 +233,19 @@ def test_lost_rounds_that_sites_paid_for_end_a_run_early_and_not_never(world):
     assert told["private"] and told["epsilon"] <= 8 and 1 <= len(history) <= 4
 
 
+def test_a_run_of_counts_that_lost_a_round_ends_with_a_generator_that_draws(world):
+    files = world.files(seed=None, recipes=("marginals",))
+    counts = {"recipe": "marginals", "seed": None, "rounds": 5, "arguments": {}}
+    with pytest.raises(JobEnded):  # after the sites have paid for the third round
+        world.conduct(world.channel(files, left=14), **counts)
+    world.conduct(world.channel(files), **counts)
+    history = (world.run / "history.jsonl").read_text().splitlines()
+    assert 1 <= len(history) < 5, "a round was lost for good"
+    assert len(Synthesizer.load(world.run).sample(20)) == 20
+    said = [news["sites"]["server"] for news in world.news if "server" in news.get("sites", {})]
+    assert said and said[-1].endswith(f"training ends with the model of round {len(history)}")
+
+
 def test_what_the_schema_cost_is_in_the_run_s_ledger_first(world, tmp_path):
     earlier = Ledger(tmp_path / "schema.ledger.jsonl")
     earlier.append(GaussianDpEvent(20.0), what="bounds", holder="server", unit="client")

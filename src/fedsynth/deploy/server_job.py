@@ -32,7 +32,7 @@ from fedsynth.deploy.participation import terms_of
 from fedsynth.deploy.sealed_release import SealedGenerator
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
 from fedsynth.federation.algorithm import Algorithm, secret_draw
-from fedsynth.federation.loop import Round
+from fedsynth.federation.loop import Round, ended
 from fedsynth.federation.pace import Pace, last_step
 from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.privacy.chain import head_path
@@ -174,15 +174,12 @@ class _Run:
             work = self._rejoined(prepared, state, rng)
         try:
             state = self._worked(prepared, work, state, rng)
-        except TooFewSites:
-            state = self._all_that_may_be()
-            if state is None:
+        except (TooFewSites, BudgetExhausted) as reason:
+            last = self._all_that_may_be(reason)
+            if last is None:
                 raise
-        except BudgetExhausted as reason:
-            state = self.place.restore(_Nobody())
-            if state is None or state.version < 1:
-                raise
-            self._news("server", 0, f"{reason}; training ends with the model of round {state.version}")
+            self._news("server", 0, f"{reason}; training ends with the model of round {last.version}")
+            state = ended(prepared.algorithm, last)
         for note in [] if self._trained is None else self._trained.notes:
             self._news("server", 0, note)
         seeded = rng.reproducible or self.remote.roster.seeded
@@ -236,16 +233,17 @@ class _Run:
                 work = self._rejoined(prepared, state, rng)
         raise AssertionError("a round is either done or given up")
 
-    def _all_that_may_be(self) -> ServerState | None:
+    def _all_that_may_be(self, reason: FedsynthError) -> ServerState | None:
         """The last finished round, if no other can come: where rounds were lost, sites paid for them all the same.
 
-        Then so many sites refuse for good (their budget for this run is spent) that the rest are too few.
+        Then the run's budget is spent, here or at so many sites that the rest are too few.
         """
         open_sites = [member for member in self.remote.roster.members.values() if not member.out]
-        state = self.place.restore(_Nobody())
-        if len(open_sites) >= self.assignment["minimum_sites"] or state is None or state.version < 1:
+        enough = len(open_sites) >= self.assignment["minimum_sites"]
+        if enough and not isinstance(reason, BudgetExhausted):
             return None
-        return state
+        state = self.place.restore(_Nobody())
+        return state if state is not None and state.version else None
 
     def _begin(self, rng: Rng) -> tuple[Prepared, ServerState]:
         """Ask the sites, calibrate to their number of clients, and write the first checkpoint."""

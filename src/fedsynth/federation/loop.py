@@ -92,6 +92,11 @@ def run(
         link.commit()
         seconds = time.perf_counter() - began
         seen(state, _round_of(state.version, loss, seconds, heard))
+    return ended(algorithm, state)
+
+
+def ended(algorithm: Algorithm, state: ServerState) -> ServerState:
+    """What is released when training ends with this state, early or not."""
     return algorithm.finish(state) if algorithm.finish and state.version else state
 
 

@@ -15,8 +15,8 @@ class _Late(ModuleType):
 def late(name: str) -> Any:
     """Stand for the module of this name, which is imported when something in it is asked for.
 
-    >>> late("colorsys").rgb_to_hsv(0.0, 0.0, 1.0)
-    (0.0, 0.0, 1.0)
+    >>> late("colorsys").hsv_to_rgb(0.0, 0.0, 1.0)
+    (1.0, 1.0, 1.0)
     """
     return _Late(name)
 

@@ -89,3 +89,45 @@ def test_clients_that_are_computed_alone_send_the_same_bits_whoever_else_takes_p
 def test_a_site_with_system_noise_computes_its_clients_alone(ten, schema, tmp_path):
     for seed, expected in ((None, 1), (1, None)):
         assert make_sites(ten["table"], schema, tmp_path, seed=seed)["ada"]._labor.chunk == expected
+
+
+@pytest.mark.parametrize("recipe", ["dpd_fvae", "marginals"])
+def test_two_devices_split_a_cohort_and_give_what_one_gives(build, ten, recipe):
+    algorithm = build(recipe)
+    state = algorithm.init(Rng(1))
+    sums, kept = [], []
+    for devices in ("cpu", "cpu,cpu"):
+        link = InProcess(ten["table"], Rng(1), device=devices)
+        found = arrivals(link, algorithm, state, np.arange(10))
+        assert len(found) == (2 if "," in devices else 1)
+        sums.append(sum(a.messages.double().sum(0) for a in found))
+        link.commit(state)
+        kept.append(link.store.read(np.arange(10), algorithm.blank(state)))
+    torch.testing.assert_close(sums[1], sums[0], rtol=1e-5, atol=1e-6)
+    for name in kept[0]:
+        torch.testing.assert_close(kept[1][name], kept[0][name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"),
+    [("dpd_fvae", "table"), ("moment_vae", "image"), ("dp_fedavg_gan", "image"), ("dp_fedavg_lm", "text")],
+)
+def test_chunks_that_train_at_the_same_time_do_not_meet(build, ten, recipe, kind):
+    algorithm = build(recipe, kind)
+    state = algorithm.init(Rng(1))
+    one, other = (
+        arrivals(InProcess(ten[kind], Rng(1), device=devices, chunk=2), algorithm, state, np.arange(10))
+        for devices in ("cpu", "cpu,cpu,cpu")
+    )
+    for alone, beside in zip(one, other, strict=True):
+        np.testing.assert_array_equal(alone.ids, beside.ids)
+        assert torch.equal(alone.messages, beside.messages)
+
+
+def test_each_worker_has_a_model_and_phases_of_its_own(build, ten):
+    algorithm = build("dpd_fvae")
+    link = InProcess(ten["table"], Rng(1), device="cpu,cpu")
+    own = link._job_of(1, algorithm)
+    assert link._job_of(0, algorithm) is algorithm and link._job_of(1, algorithm) is own
+    assert own.plan == algorithm.plan and own.plan[0] is not algorithm.plan[0]
+    assert own.model is not algorithm.model

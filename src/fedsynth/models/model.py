@@ -7,6 +7,7 @@ is stored, optimised, clipped, encrypted and sent; a stack of them, [clients, si
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -125,6 +126,23 @@ def initialise(model: Model, rng: Rng) -> dict[str, Tensor]:
 def call(module: nn.Module, params: Params, *inputs: Tensor) -> Any:
     """Run a part with the given parameters."""
     return functional_call(module, params, inputs)
+
+
+def with_own_layers(model: Any, known: dict[int, Any] | None = None) -> Any:
+    """A copy of a model for another thread: `call` lends layers their weights, so each thread needs its own."""
+    known = {} if known is None else known
+    own = copy(model)
+    for name, value in vars(model).items():
+        if isinstance(value, nn.Module):
+            layers: Any = deepcopy(value, known)
+        elif isinstance(value, Mapping) and any(isinstance(each, nn.Module) for each in value.values()):
+            layers = {key: deepcopy(each, known) for key, each in value.items()}
+        elif hasattr(value, "parts"):
+            layers = with_own_layers(value, known)
+        else:
+            continue
+        object.__setattr__(own, name, layers)
+    return own
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:

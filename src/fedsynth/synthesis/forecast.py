@@ -61,7 +61,7 @@ def forecast(algorithm: Algorithm, blank: Clients, device: str, rng: Rng) -> For
         except FedsynthError:
             return None
     cohort = algorithm.schedule.expected
-    link = InProcess(blank, rng.at("rehearsal"), device=device)
+    link = InProcess(blank, rng.at("rehearsal"), device=device.partition(",")[0])
     ids = np.arange(min(len(blank), max(1, round(cohort))))
     link.start(algorithm, ids, state)
     began = time.perf_counter()

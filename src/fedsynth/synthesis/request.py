@@ -62,7 +62,7 @@ class Request:
         "Policy (max epsilon, delta, unit) that all runs on these data share.", path=True
     )
     seed: int | None = _flag("Make it repeatable, and so not private: for simulations.")
-    device: str = _flag("cpu or cuda.", "cpu")
+    device: str = _flag("cpu or cuda; several split a cohort: cuda:0,cuda:1.", "cpu")
     simulate_speeds: str | None = _flag(  # as simulator/speeds.py reads it
         'Simulated clients take time: default, or for example "stragglers=0.1,factor=10".'
     )

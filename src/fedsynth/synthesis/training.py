@@ -97,8 +97,12 @@ def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
 
 
 def _check_device(name: str) -> None:
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise BadInput(f"device={name!r}: unknown; {nearest(name, ('cpu', 'cuda'))}")
+    kinds = {each.partition(":")[0] for each in name.split(",")}
+    unknown = sorted(kinds - {"cpu", "cuda"})
+    if unknown:
+        raise BadInput(f"device={name!r}: unknown; {nearest(unknown[0], ('cpu', 'cuda'))}")
+    if len(kinds) > 1:
+        raise BadInput(f"device={name!r}: expected devices of one kind, such as cuda:0,cuda:1")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise BadInput(f"device={name!r}: torch finds no GPU on this machine; use cpu")
 

@@ -65,7 +65,7 @@ class Autoencoders:
     )
     decoder: str = setting(
         "auto",
-        "histogram (tables), convolution or smooth (images), spectral or dense (signals); auto: the first that fits, "
+        "histogram (tables), smooth or convolution (images), spectral or dense (signals); auto: the first that fits, "
         "where a table whose columns all have bins=1 is a signal",
         choices=DECODERS,
     )
@@ -104,9 +104,8 @@ class Autoencoders:
         if decoder == "convolution":
             return LabelImageVAE(*task.image, classes, self.latent, self.width, self.beta, drawn)
         if decoder == "smooth":
-            return SmoothImageVAE(
-                *task.image, classes, self.latent, self.bands, self.hidden, self.beta, drawn
-            )
+            bands = min(self.bands, task.image[1]) if self.decoder == "auto" else self.bands
+            return SmoothImageVAE(*task.image, classes, self.latent, bands, self.hidden, self.beta, drawn)
         if decoder == "histogram":
             return TableVAE(task.width, task.blocks, classes, self.latent, self.hidden, self.beta)
         return signal_vae(
@@ -124,7 +123,7 @@ class Autoencoders:
 def _usual(task: Task) -> str:
     """The decoder that fits the kind of data."""
     if not task.blocks:
-        return "convolution"
+        return "smooth"  # noise is spread over all that is shared: it hides what convolutions have to say
     return "spectral" if is_signal(task.blocks) else "histogram"
 
 

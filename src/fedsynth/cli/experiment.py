@@ -1,4 +1,4 @@
-"""The commands `fedsynth experiment run` and `join`: measure one row of a table."""
+"""The commands `fedsynth experiment run`, `join` and `inversion`: measure a row of a table, attack a recipe."""
 
 from __future__ import annotations
 
@@ -90,6 +90,34 @@ def join(
     result = joined([_read(file) for file in files])
     _write(result, out)
     show(as_json, result, f"Wrote {out}: {result['runs']} trainings.")
+
+
+@app.command()
+def inversion(
+    recipe: Annotated[str, argument("Name of a recipe.", "RECIPE")],
+    data: Annotated[str, option("A public table or set of images.")] = "adult",
+    epsilon: Annotated[float, option("The budget that the noise of the sum is calibrated to.")] = 8.0,
+    delta: Annotated[float, option("Its delta.")] = 1e-5,
+    no_privacy: Annotated[bool, option("Add no noise to the sum.", "--no-privacy")] = False,
+    clients: Annotated[int, option("How many clients there are.", min=2)] = 500,
+    set_: Annotated[list[str] | None, option("A recipe argument.", "--set", metavar="KEY=VALUE")] = None,
+    seed: Annotated[int, option("Another draw of clients and starts.")] = 0,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Rebuild rows or images from single updates of the first round, as a server without secure sums could.
+
+    Each attacked client has one row. Tables are read in closed form; images take a search of some minutes.
+
+    Example: fedsynth experiment inversion fvae --data adult
+    """
+    with _in_a_checkout():
+        from fedsynth.research.inverted import inverted
+    from fedsynth.recipes.budget import Target
+
+    target = None if no_privacy else Target(epsilon, delta)
+    scores = inverted(recipe, data, target, clients, dict(settings_in(set_)), seed=seed)
+    lines = [f"{score}; without an update {score.detail.get('baseline', 0.0):.3f}" for score in scores]
+    show(as_json, {"scores": [score.to_dict() for score in scores]}, "\n".join(lines))
 
 
 def _write(result: dict[str, Any], target: Path) -> None:

@@ -9,6 +9,7 @@ alike and hides nothing. What a transport that opens sums alone shows, and what 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedsynth.data.clients import Clients
 from fedsynth.data.encode import Block
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm
+from fedsynth.federation.state import ServerState
 from fedsynth.rng import Rng
 
 NAMES = ("update inversion: single updates", "update inversion: noisy sum")
@@ -37,31 +39,19 @@ def inversion_attack(algorithm: Algorithm, rows: Clients, blocks: tuple[Block, .
     """
     try:
         check(algorithm, rows)
-        state = algorithm.init(rng.at("init"))
-        single = _one_row_each(rows)
-        ids = np.arange(len(single))
-        memory = {
-            name: value.expand(len(ids), *value.shape).clone()
-            for name, value in algorithm.blank(state).items()
-        }
-        messages, _ = algorithm.client_round(state, memory, single.gather(ids), ids, rng.at("client"))
+        seen = first_round(algorithm, rows, MOST_CLIENTS, rng)
     except (BadInput, Incompatible) as error:
         return [failure(name, str(error), goal=_GOAL) for name in NAMES]
-    total = algorithm.transport.zero(algorithm.wire)
-    total = algorithm.transport.absorb(algorithm.wire, total, messages, torch.ones(len(ids)))
-    opened = algorithm.transport.open(algorithm.wire, total)
-    noisy, _ = algorithm.mechanism.estimate(opened, 1.0, state.mechanism, rng.at("estimate"))
-    truth = choices(single.x, blocks)
+    truth = choices(seen.rows.x, blocks)
     usual = torch.stack([column.mode().values for column in truth.T])
-    shown = not (algorithm.transport.blind or algorithm.transport.needs_cohort)
     detail: dict[str, Any] = {
         "baseline": _share(usual.expand_as(truth), truth),
-        "clients": len(ids),
-        "visible": shown,
+        "clients": len(truth),
+        "visible": seen.visible,
     }
-    from_sum = read_rows(algorithm, noisy.float()[None], blocks).expand_as(truth)
+    from_sum = read_rows(algorithm, seen.noisy[None], blocks).expand_as(truth)
     return [
-        Score(NAMES[0], _share(read_rows(algorithm, messages, blocks), truth), _GOAL, detail=detail),
+        Score(NAMES[0], _share(read_rows(algorithm, seen.messages, blocks), truth), _GOAL, detail=detail),
         Score(NAMES[1], _share(from_sum, truth), _GOAL, detail={**detail, "visible": True}),
     ]
 
@@ -106,9 +96,31 @@ def choices(x: Tensor, blocks: tuple[Block, ...]) -> Tensor:
     return torch.stack([x[:, b.start : b.start + b.size].argmax(1) for b in blocks], dim=1)
 
 
-def _one_row_each(rows: Clients) -> Clients:
-    count = min(rows.rows, MOST_CLIENTS)
-    return Clients(rows.x[:count], rows.y[:count], np.arange(count + 1, dtype=np.int64))
+@dataclass(frozen=True)
+class Seen:
+    """What a server sees of the first round of clients with one row each, and the truth."""
+
+    rows: Clients
+    start: ServerState
+    messages: Tensor  # [clients, dim]: each client's own update, before any noise of the server
+    noisy: Tensor  # [dim]: what is released of their sum
+    visible: bool  # whether the transport shows single updates
+
+
+def first_round(algorithm: Algorithm, rows: Clients, most: int, rng: Rng) -> Seen:
+    """The first round, in which each of at most so many rows is a client of its own."""
+    count = min(rows.rows, most)
+    single = Clients(rows.x[:count], rows.y[:count], np.arange(count + 1, dtype=np.int64))
+    state, ids = algorithm.init(rng.at("init")), np.arange(count)
+    blank = algorithm.blank(state).items()
+    memory = {name: value.expand(count, *value.shape).clone() for name, value in blank}
+    messages, _ = algorithm.client_round(state, memory, single.gather(ids), ids, rng.at("client"))
+    total = algorithm.transport.zero(algorithm.wire)
+    total = algorithm.transport.absorb(algorithm.wire, total, messages, torch.ones(count))
+    opened = algorithm.transport.open(algorithm.wire, total)
+    noisy, _ = algorithm.mechanism.estimate(opened, 1.0, state.mechanism, rng.at("estimate"))
+    shown = not (algorithm.transport.blind or algorithm.transport.needs_cohort)
+    return Seen(single, state, messages, noisy.float(), shown)
 
 
 def _share(guessed: Tensor, truth: Tensor) -> float:

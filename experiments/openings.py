@@ -25,7 +25,7 @@ HEADS = (
 HEADS += ("rounds alone", "no wobble")
 FID = "FID in features of a LeNet"
 CNN = "cnn: accuracy"
-NONE = ""
+NONE, NOT_RUN = "", "not run"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def scored(result: dict, name: str) -> dict | None:
 def told(result: dict | None, name: str) -> str:
     """A score with its spread and its trainings, and how far the images are from real ones."""
     if result is None:
-        return "not run"
+        return NOT_RUN
     score, distance = scored(result, name), scored(result, FID)
     assert score is not None
     around = "" if score["spread"] is None else f" ± {score['spread']:.3f}"
@@ -77,16 +77,73 @@ def gained(whole: dict | None, alone: dict | None, name: str) -> str:
     both = [score["detail"] for score in (scored(whole, name), scored(alone, name)) if score]
     if both[0].get("passes") != both[1].get("passes"):
         return "judged differently"
-    runs = [np.array(detail["runs"]) for detail in both]
-    points = 100 * (runs[0].mean() - runs[1].mean())
-    if min(map(len, runs)) < 2:
+    first, second = (np.array(detail["runs"]) for detail in both)
+    return difference(first, second)
+
+
+def difference(first: np.ndarray, second: np.ndarray) -> str:
+    """Of two means in points, with its standard error."""
+    if not len(first) or not len(second):
+        return NONE
+    points = 100 * (first.mean() - second.mean())
+    if min(len(first), len(second)) < 2:
         return f"{points:+.1f}"
-    return f"{points:+.1f} ± {100 * np.sqrt(sum(each.var(ddof=1) / len(each) for each in runs)):.1f}"
+    error = np.sqrt(sum(each.var(ddof=1) / len(each) for each in (first, second)))
+    return f"{points:+.1f} ± {100 * error:.1f}"
 
 
-def openings(lines: tuple[Line, ...]) -> str:
-    """The table."""
-    rows = [list(HEADS), ["---"] * 3 + ["---:"] * 5, *(line.cells() for line in lines)]
+@dataclass(frozen=True)
+class Drawn:
+    """The same of PP-FedGAN, whose trainings are lines of files of their own: one set each, seeded."""
+
+    what: str
+    data: str
+    epsilon: float = 8.0
+
+    def cells(self) -> list[str]:
+        """The cells of the table, as HEADS names them."""
+        whole, alone, rounds = (self.lines(system) for system in ("opening", "opening alone", "published"))
+        least = min((result["delta"] for result in self.files()), default=None)
+        told = {"private": True, "unit": "record", "trust": "local", "delta": least, "epsilon": self.epsilon}
+        parts = [self.told(whole), self.told(alone), difference(accuracies(whole), accuracies(alone))]
+        return [self.what, protected(told), CNN, *parts, self.told(rounds), NONE]
+
+    def files(self) -> list[dict]:
+        """Results of this data set, all clients and all images."""
+        found = sorted((HERE / "pp_fedgan" / "results" / "measured").glob("*.json"))
+        results = [json.loads(path.read_text()) for path in found]
+        kept = [each for each in results if (each["what"], each.get("data")) == ("quality", self.data)]
+        return [each for each in kept if each["train_rows"] == 60_000 and each.get("clients", 10) == 10]
+
+    def lines(self, system: str) -> list[dict]:
+        """Trainings of a system at this epsilon."""
+        lines = [line for result in self.files() for line in result["lines"] if line["system"] == system]
+        return [line for line in lines if abs(line["epsilon"] - self.epsilon) < 0.01]
+
+    def told(self, lines: list[dict]) -> str:
+        """Means and spreads."""
+        if not lines:
+            return NOT_RUN
+        parts = [spread([line["cnn"] for line in lines], 3), spread([line["fid"] for line in lines], 1)]
+        return f"{parts[0]} ({len(lines)} x 1), FID {parts[1]}"
+
+
+def accuracies(lines: list[dict]) -> np.ndarray:
+    """Of the CNN, one a training."""
+    return np.array([line["cnn"] for line in lines])
+
+
+def spread(values: list[float], digits: int) -> str:
+    """The mean, and the standard deviation of several."""
+    around = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{around}"
+
+
+def openings(lines: tuple[Line | Drawn, ...]) -> str:
+    """The table; without a row of the question alone there is nothing to tell."""
+    cells = [line.cells() for line in lines]
+    told = [each for each in cells if each[HEADS.index("the question alone")] != NOT_RUN]
+    rows = [list(HEADS), ["---"] * 3 + ["---:"] * 5, *told]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
@@ -142,5 +199,7 @@ LINES = (
         f"{GAN}/adult/adult_no_opening_8.json",
         score="gradient boosting: auc",
     ),
+    Drawn("`pp_fedgan`, digits", "mnist"),
+    Drawn("`pp_fedgan`, garments", "fashion_mnist"),
     *(_answers(which, epsilon) for which in ("resampled", "once") for epsilon in (8, 4)),
 )

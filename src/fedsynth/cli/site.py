@@ -45,7 +45,8 @@ def start(
     allowed = ", ".join(described.policy.recipes)
     say(
         f"{loaded.name}: {len(holding.clients)} clients in {described.data.name}; takes part in {allowed} "
-        f"up to epsilon {described.policy.budget.epsilon:g}; connected to {loaded.host}:{loaded.port}; stop with Ctrl-C"
+        f"up to epsilon {described.policy.budget.epsilon:g}; {loaded.host}:{loaded.port} answers; stop with "
+        "Ctrl-C"
     )
     port = metrics_port or described.metrics_port
     become(loaded, {SITE_FILE: str(described.path)} | ({METRICS_PORT: str(port)} if port else {}))

@@ -52,6 +52,7 @@ from fedsynth.transport.agreement import Aborted
 
 LEDGERS = "ledgers.json"  # beside the runs: what each site's ledger showed
 _CAVEATS = ("The server knows how many clients each site has, and a site knows which of its own were drawn.",)
+_NO_OTHER = "too few sites may take part in another round (what was lost stays paid for)"
 _GROWTH = (
     150 * 2**20
 )  # bytes: the engine's memory grows a little with each message, so a long run takes several jobs
@@ -178,7 +179,8 @@ class _Run:
             last = self._all_that_may_be(reason)
             if last is None:
                 raise
-            self._news("server", 0, f"{reason}; training ends with the model of round {last.version}")
+            why = _NO_OTHER if isinstance(reason, TooFewSites) else str(reason)
+            self._news("server", 0, f"{why}; training ends with the model of round {last.version}")
             state = ended(prepared.algorithm, last)
         for note in [] if self._trained is None else self._trained.notes:
             self._news("server", 0, note)

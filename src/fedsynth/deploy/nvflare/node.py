@@ -85,6 +85,7 @@ class Node:
     _tidy_at: float = field(default=0.0, init=False)
     _contact_at: float = field(default=0.0, init=False)
     _without_contact: int = field(default=0, init=False)  # looks in a row that saw no connection
+    _was_connected: bool = field(default=False, init=False)
     _list_in_use: bytes = field(default=b"", init=False)  # of void certificates, when the engine was started
 
     def run(self) -> None:
@@ -146,8 +147,11 @@ class Node:
             tidy(self.kit.folder)
 
     def _check_contact(self) -> None:
-        """Say, once, that the server answers but does not keep this site's connection."""
+        """Say that this site is connected, and, once, that the server answers but does not keep the connection."""
         connected = is_connected(family_of(os.getpid()), self.kit.port)
+        if connected and not self._was_connected:
+            self._was_connected = True
+            self.say(f"{self.kit.title}: connected to {self.kit.host}:{self.kit.port}")
         if connected and self._without_contact >= _UNHEARD:
             self.say(f"{self.kit.title}: connected again")
         self._without_contact = 0 if connected else self._without_contact + 1

@@ -10,7 +10,7 @@ import ssl
 import pandas as pd
 import pytest
 import torch
-from real_sites import PASSPHRASE, SITES, Federation, listening, patients
+from real_sites import PASSPHRASE, SITES, Federation, command, listening, patients, until
 from safetensors.torch import load_file
 
 from fedsynth import Schema, Synthesizer, clients_from
@@ -198,9 +198,11 @@ def test_what_is_wrong_with_a_party_s_files_is_one_sentence(federation: Federati
     assert "[buget]: no such table; did you mean 'budget'?" in told and "[budget] epsilon: missing" in told
 
 
-def test_status_says_who_is_connected(federation: Federation, capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["federation", "status", str(federation.kits), "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert left.value.code == 0 and told["sites"] == dict.fromkeys(SITES, True)
+def test_status_says_who_is_connected(federation: Federation):
+    asked = lambda: command("federation", "status", str(federation.kits), "--json")  # noqa: E731
+    whole = dict.fromkeys(SITES, True)
+    until(
+        "all sites", lambda: (said := asked()).returncode == 0 and json.loads(said.stdout)["sites"] == whole
+    )
+    told = json.loads(asked().stdout)
     assert all(pid for path, pid in told["here"].items() if not path.endswith("coordinator"))

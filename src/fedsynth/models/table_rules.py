@@ -71,7 +71,8 @@ def value_ranges(domain: TableDomain, place: int) -> Interval:
     else:
         low = high = np.arange(axis.cells, dtype=np.float64)
     alone, missing = axis.alone, [np.nan] if axis.block.missing else []
-    least, most = (np.where(np.isnan(alone), bound, alone) for bound in column.bounds)
+    bounds = column.bounds if axis.spikes else (0.0, 0.0)
+    least, most = (np.where(np.isnan(alone), bound, alone) for bound in bounds)
     return np.concatenate([low, least, missing]), np.concatenate([high, most, missing])
 
 

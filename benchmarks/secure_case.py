@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedsynth.privacy.mechanism import Real
 from fedsynth.rng import Rng
 from fedsynth.transport.he import Homomorphic, SealedSum
 from fedsynth.transport.he_scheme import Keys
+from fedsynth.transport.wire import Real
 
 KINDS = ("clear", "bfv", "ckks", "ckks-public")
 _MOST_ADDED = 4 * 10**7  # numbers that a server adds up here; beyond, fewer clients are added

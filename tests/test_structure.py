@@ -11,7 +11,7 @@ from fedsynth.recipes.registry import RECIPES
 HERE = Path(__file__).parents[1]
 SOURCE = HERE / "src" / "fedsynth"
 ROOMS = [
-    "late", "rng", "errors", "plugins", "data", "models", "privacy", "training", "transport", "federation", "simulator",
+    "late", "rng", "errors", "plugins", "data", "models", "transport", "privacy", "training", "federation", "simulator",
     "recipes", "synthesis", "assess.scores", "assess.attacks", "assess.audit", "assess.tuning", "assess", "inspection",
     "extend", "deploy", "assess.report", "research", "api", "cli", "__main__",
 ]  # fmt: skip
@@ -90,6 +90,14 @@ def test_a_room_imports_only_from_rooms_before_it(file):
     place = ROOMS.index(room_of(file))
     later = {room for room in own_rooms(tree_of(file)) if ROOMS.index(room) > place}
     assert not later, f"{named(file)} imports from {sorted(later)}"
+
+
+def test_the_page_on_architecture_shows_the_rooms_in_their_order():
+    page = (HERE / "docs" / "architecture.md").read_text()
+    drawn = next(line for line in page.splitlines() if line.startswith("data → ")).split(" → ")
+    assert drawn == ROOMS[ROOMS.index("data") : ROOMS.index("synthesis") + 1]
+    rooms = {folder.name for folder in SOURCE.iterdir() if (folder / "__init__.py").exists()}
+    assert {room for room in rooms if f"| `{room}/`" not in page} == set()
 
 
 def test_an_import_against_the_direction_is_seen():

@@ -20,7 +20,7 @@ from fedsynth.models.rows import draw_rows
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalGaussian
-from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Wire
+from fedsynth.privacy.mechanism import Charge, Mechanism, Release
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.privacy.plugged import mechanism_named
 from fedsynth.recipes.registry import RECIPES, Recipe
@@ -33,6 +33,7 @@ from fedsynth.training.optimizer import SGD, Adam
 from fedsynth.training.plan import Phase
 from fedsynth.training.rule import DPSGD, Epochs
 from fedsynth.transport.registry import transport_named
+from fedsynth.transport.wire import Wire
 
 __all__ = [
     "DPSGD", "RECIPES", "SGD", "Adam", "Algorithm", "BadInput", "Batch", "Block", "CentralGaussian", "Charge",

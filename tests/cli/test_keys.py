@@ -7,11 +7,11 @@ import torch
 
 from fedsynth.cli.main import main
 from fedsynth.errors import BadInput
-from fedsynth.privacy.mechanism import Real
 from fedsynth.rng import Rng
 from fedsynth.transport import keys
 from fedsynth.transport.he import Homomorphic
 from fedsynth.transport.primitives import signed_by
+from fedsynth.transport.wire import Real
 
 
 def run(*arguments: str) -> int:

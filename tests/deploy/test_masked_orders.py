@@ -14,9 +14,9 @@ from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.state import ServerState
-from fedsynth.privacy.distributed import Parties, Ring
 from fedsynth.transport.agreement import Aborted, Agreement, Cheated
 from fedsynth.transport.primitives import Identity
+from fedsynth.transport.ring import Parties, Ring
 from fedsynth.transport.secagg import SecAgg
 
 ORDER = _Order(7, "round", ("ada", "bern", "cern", "dorn"), (1, 1, 1, 1), 2)

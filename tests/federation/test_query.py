@@ -13,13 +13,14 @@ from fedsynth.federation.state import ServerState
 from fedsynth.federation.statistics import Holdings, LabelShares, RecordCount, as_probabilities
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.local import LocalGaussian, LocalRecords
 from fedsynth.privacy.mechanism import When
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.transport.clear import Clear
+from fedsynth.transport.ring import Parties
 from noise_scale import fits, independent
 
 NOWHERE = ServerState(0, {})

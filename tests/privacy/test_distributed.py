@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties, Ring
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.rng import Rng
+from fedsynth.transport.ring import Parties, Ring
 from noise_scale import fits
 
 FOUR = DistributedGaussian(Clip(0.7), 1.5, 2000, Parties(4, 4), contributions=4)

@@ -8,11 +8,12 @@ import torch
 
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.local import LocalRecords
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.rng import Rng
 from fedsynth.training.grid_sums import grid_steps, released_sums, sums_together
+from fedsynth.transport.ring import Parties
 from noise_scale import fits
 
 CELLS = 3000

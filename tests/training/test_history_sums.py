@@ -13,7 +13,7 @@ from fedsynth.data.linked import LinkedSchema, link
 from fedsynth.models.table_question import Question
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.local import LocalGaussian
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.histories import HistoryLearning, form_of, plans
@@ -21,6 +21,7 @@ from fedsynth.recipes.marginals import Asking, Fitting
 from fedsynth.research.hospital_records import records, schema
 from fedsynth.rng import Rng
 from fedsynth.training.history_sums import HistorySums
+from fedsynth.transport.ring import Parties
 from noise_scale import fits
 
 PERSONS = 80

@@ -9,9 +9,10 @@ from torch import nn
 from fedsynth.data.clients import Padded
 from fedsynth.models.model import Objective
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.rng import Rng
 from fedsynth.training.record_sums import RecordSums, _uniforms
+from fedsynth.transport.ring import Parties
 from noise_scale import fits, independent
 
 CLIP = Clip(1.0, ((2, 0.8), (1, 0.6)))

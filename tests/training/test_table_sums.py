@@ -17,11 +17,12 @@ from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import ClientCells, Question, QuestionForm, unmerged
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.local import LocalGaussian
 from fedsynth.rng import Rng
 from fedsynth.training import table_sums
 from fedsynth.training.table_sums import TableSums
+from fedsynth.transport.ring import Parties
 
 DOMAIN = TableDomain(
     Schema(

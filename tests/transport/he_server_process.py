@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from fedsynth.privacy.mechanism import Real
 from fedsynth.transport.he import Homomorphic
 from fedsynth.transport.keys import load_keys, load_server_keys
+from fedsynth.transport.wire import Real
 
 
 def main() -> None:

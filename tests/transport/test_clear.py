@@ -1,7 +1,7 @@
 import torch
 
-from fedsynth.privacy.mechanism import Real
 from fedsynth.transport.clear import Clear
+from fedsynth.transport.wire import Real
 
 
 def test_the_sum_is_that_of_weights_times_messages():

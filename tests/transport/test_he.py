@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsynth.errors import BadInput, Incompatible, NotPrivate
-from fedsynth.privacy.distributed import Parties, Ring
-from fedsynth.privacy.mechanism import Real
 from fedsynth.rng import Rng
 from fedsynth.transport.he import Homomorphic, SealedSum
 from fedsynth.transport.he_scheme import Keys
+from fedsynth.transport.ring import Parties, Ring
+from fedsynth.transport.wire import Real
 
 DIM, CLIENTS = 6000, 12
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedsynth.privacy.mechanism import Real
 from fedsynth.rng import Rng
 from fedsynth.transport import keys
 from fedsynth.transport.he import Homomorphic
 from fedsynth.transport.he_scheme import Keys
+from fedsynth.transport.wire import Real
 from he_secret import secret_words
 
 DIM, CLIENTS = 3000, 2

@@ -6,13 +6,14 @@ import torch
 
 from fedsynth.errors import Incompatible
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties, Ring
-from fedsynth.privacy.mechanism import Real
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.rng import Rng
 from fedsynth.transport.agreement import Aborted
 from fedsynth.transport.bits import pack
 from fedsynth.transport.registry import transport_named
+from fedsynth.transport.ring import Parties, Ring
 from fedsynth.transport.secagg import SecAgg
+from fedsynth.transport.wire import Real
 
 RING = Ring(50, 20, Parties(5, 4))
 

@@ -23,7 +23,7 @@ from fedsynth.federation.schedule import Schedule
 from fedsynth.federation.server import ServerRule
 from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.models.model import Layout, Model, initialise, layouts
-from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Wire
+from fedsynth.privacy.mechanism import Charge, Mechanism, Release
 from fedsynth.privacy.sampling import most_drawn
 from fedsynth.rng import Rng
 from fedsynth.training.optimizer import Slots
@@ -31,6 +31,7 @@ from fedsynth.training.plan import Phase, train
 from fedsynth.training.sums import Sums
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.transport import Transport
+from fedsynth.transport.wire import Wire
 
 Memory = dict[str, Tensor]  # what a client keeps between rounds, [clients, size] each
 
@@ -286,7 +287,10 @@ class Algorithm:
         contribution = torch.where(sound, contribution, 0.0)  # whose training diverged sends nothing
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
         if self.transport.blind:  # the server cannot add a change to what it does not know: send the whole
-            messages = messages + self._whole(self._join(sent))
+            start = self._join(sent)
+            messages = messages + torch.nn.functional.pad(
+                start, (0, self.dim - start.numel())
+            )  # beside the loss
         messages = self.transport.rounded(messages, rng.at("transport"), ids)
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for part in self.keep:
@@ -381,10 +385,6 @@ class Algorithm:
         moved = {part: flat[0].cpu() for part, flat in progress.params.items()}
         kept = {f"{p}/{name}": v.cpu() for p, slot in progress.slots.items() for name, v in slot.items()}
         return {**parts, **moved}, kept
-
-    def _whole(self, params: Tensor) -> Tensor:
-        """The shared parameters in the place of a change of them, with no loss beside them."""
-        return torch.nn.functional.pad(params, (0, self.dim - params.numel()))
 
     def _join(self, parts: Mapping[str, Tensor]) -> Tensor:
         return torch.cat([parts[part] for part in self.shared])

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from fedsynth.data.clients import Padded
 from fedsynth.federation.schedule import Everyone, Schedule
-from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Unit, Wire
+from fedsynth.privacy.mechanism import Charge, Mechanism, Release, Unit
 from fedsynth.rng import Rng
 from fedsynth.transport.clear import Clear
 from fedsynth.transport.transport import Transport
+from fedsynth.transport.wire import Wire
 
 if TYPE_CHECKING:
     from fedsynth.federation.state import ServerState

@@ -22,8 +22,9 @@ from torch import Tensor
 from fedsynth.errors import BadInput
 from fedsynth.privacy.central import gaussian_event, noisy
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.mechanism import Real, Release, State
+from fedsynth.privacy.mechanism import Release, State
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Real
 
 _FRACTION_BITS = 10  # of a coefficient: products with grid values stay exact on a finer grid
 

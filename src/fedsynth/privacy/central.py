@@ -10,9 +10,10 @@ from torch import Tensor
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.clip import Clip, nearest_on_grid
-from fedsynth.privacy.mechanism import Real, Release, State, Unit
+from fedsynth.privacy.mechanism import Release, State, Unit
 from fedsynth.privacy.noise import grid_noise
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Real
 
 
 def gaussian_event(noise_multiplier: float) -> DpEvent:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from fedsynth.privacy.central import gaussian_event
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.mechanism import Real, Release, State, Unit
+from fedsynth.privacy.mechanism import Release, State, Unit
 from fedsynth.privacy.noise import client_noise
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Real
 
 _TAIL = 9.0
 

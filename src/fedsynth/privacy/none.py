@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from fedsynth.privacy.mechanism import Real, Release, State
+from fedsynth.privacy.mechanism import Release, State
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Real
 
 
 @dataclass(frozen=True)

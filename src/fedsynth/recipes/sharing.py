@@ -11,13 +11,14 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone
 from fedsynth.privacy.central import CentralGaussian
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.quantize import LARGEST
 from fedsynth.privacy.sampling import most_drawn
 from fedsynth.recipes.settings import checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.transport.registry import transport_named
+from fedsynth.transport.ring import Parties
 
 _QUERY_BITS = (31, 29, 27)  # a query is short: it takes the finest grid on which norms can be checked
 _MOST_RECORDS = 5_000_000  # that can be counted: more would leave the ring, or a grid too coarse

@@ -12,8 +12,9 @@ from torch import Tensor
 from fedsynth.errors import BadInput
 from fedsynth.privacy.central import gaussian_event, noisy
 from fedsynth.privacy.clip import GRID_BITS, Clip, row_norms
-from fedsynth.privacy.mechanism import Real, Release, State
+from fedsynth.privacy.mechanism import Release, State
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Real
 
 _BIT_STEP = 2.0**-GRID_BITS  # grid of the noise on the sum of bits
 _RANGE = (2.0**-40, 2.0**40)  # where the clip may move

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from torch import Tensor
 
-from fedsynth.privacy.mechanism import Wire
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Wire
 
 
 class AsSent:

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from fedsynth.errors import BadInput, Incompatible, NotPrivate
-from fedsynth.privacy.distributed import Parties, Ring
-from fedsynth.privacy.mechanism import Real, Wire
 from fedsynth.rng import Rng
 from fedsynth.transport.he_packing import PAPER, Approximate, Layout, Packed
 from fedsynth.transport.he_scheme import Keys, add, ciphertext, saved
+from fedsynth.transport.ring import Parties, Ring
+from fedsynth.transport.wire import Real, Wire
 
 # magic, version, fingerprint of the key, digest of the layout, clients in the sum, ciphertexts that follow
 _HEAD = struct.Struct("<4sH16s16sII")

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from fedsynth.errors import Incompatible
-from fedsynth.privacy.distributed import Parties, Ring
-from fedsynth.privacy.mechanism import Wire
 from fedsynth.rng import Rng
 from fedsynth.transport.agreement import MOST_COMPLETE, Agreement, check_threshold
 from fedsynth.transport.bits import packed_size
 from fedsynth.transport.masking_client import Party, PartyRound
 from fedsynth.transport.masking_server import ServerRound
 from fedsynth.transport.primitives import Identity
+from fedsynth.transport.ring import Parties, Ring
+from fedsynth.transport.wire import Wire
 
 _TRUSTED_PARTS = (
     "Each party clips and adds its share of the noise itself; under the masks nobody can check it. A party that does "

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from fedsynth.privacy.mechanism import Wire
 from fedsynth.rng import Rng
+from fedsynth.transport.wire import Wire
 
 Total = Any  # a sum under way: a tensor, or what a transport keeps sealed
 

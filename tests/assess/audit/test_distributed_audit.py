@@ -8,9 +8,10 @@ import torch
 from worst_case import claim, proven
 
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.quantize import round_within
 from fedsynth.rng import Rng
+from fedsynth.transport.ring import Parties
 
 RUNS = 100_000
 FOUR = DistributedGaussian(Clip(0.5), 1.0, 1, Parties(4, 4), contributions=4, rotate=False)

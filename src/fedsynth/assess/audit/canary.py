@@ -26,9 +26,10 @@ from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import run
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.mechanism import Mechanism, Release, State, Wire
+from fedsynth.privacy.mechanism import Mechanism, Release, State
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
+from fedsynth.transport.wire import Wire
 
 LOUD = 10.0  # times the clip: what a canary tries to send
 _ROWS = 20  # of each ordinary client
@@ -242,7 +243,7 @@ class Game:
         return replace(self, runs=1, rng=self.rng.at("run", number))
 
     def counter(self, rounds: int) -> Callable[..., None]:
-        """What is called after each of so many rounds."""
+        """Return what is called after each of so many rounds."""
         done = count(1)
 
         def after_round(*_: object) -> None:

@@ -21,9 +21,10 @@ from fedsynth.federation.schedule import Everyone
 from fedsynth.federation.state import ServerState
 from fedsynth.models.histories import HistoryModel
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.rng import Rng
 from fedsynth.training.history_sums import HistorySums
+from fedsynth.transport.ring import Parties
 
 _TABLES = ((0, 1), (0, 2), (1, 2))
 _ROWS = (1, 5)  # of a canary in each view: it must weigh as one person however many there are

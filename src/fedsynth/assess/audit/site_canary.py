@@ -20,11 +20,12 @@ from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.schedule import Everyone
 from fedsynth.privacy.clip import Clip
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.training.optimizer import SGD
 from fedsynth.training.plan import Phase
 from fedsynth.training.record_sums import RecordSums
 from fedsynth.training.rule import Epochs
+from fedsynth.transport.ring import Parties
 
 
 def watch_sites(game: Game) -> Seen:

@@ -26,11 +26,12 @@ from fedsynth.models.marginals import MarginalModel
 from fedsynth.models.model import Model
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
-from fedsynth.privacy.distributed import DistributedGaussian, Parties
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.training.table_sums import TableSums
+from fedsynth.transport.ring import Parties
 
 _TABLES, _WEIGHTS = ((0, 1), (0, 2), (1, 2)), (1.0, 2.0, 2.0)
 _CLIENT_ROWS = 3  # alike: a client must weigh as one however many rows it has

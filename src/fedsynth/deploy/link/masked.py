@@ -26,12 +26,12 @@ from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
-from fedsynth.privacy.distributed import Parties, Ring
-from fedsynth.privacy.mechanism import Wire
 from fedsynth.transport.agreement import Aborted, Agreement, Cheated, party_threshold
 from fedsynth.transport.masking_client import Party, PartyRound
 from fedsynth.transport.masking_server import ServerRound
 from fedsynth.transport.primitives import Identity, digest
+from fedsynth.transport.ring import Parties, Ring
+from fedsynth.transport.wire import Wire
 
 _SESSION = 2**24  # rounds that one session of the server can have
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedsynth.privacy.mechanism import Wire
 from fedsynth.transport.clear import AsSent
 from fedsynth.transport.transport import Transport
+from fedsynth.transport.wire import Wire
 
 
 class Opening(Protocol):

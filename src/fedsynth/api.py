@@ -1,4 +1,4 @@
-"""What Python has beside the Synthesizer: plan, evaluate, report, audit. The commands of these names call them."""
+"""The functions beside the Synthesizer: plan, evaluate, report, audit. The commands of these names call them."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def report(
 
 
 def _with_synthetic(folder: Path, released: Released) -> Released:
-    """What was released, with synthetic data that are drawn now where there are none yet."""
+    """Return what was released, with synthetic data that are drawn now where there are none yet."""
     if released.synthetic is not None:
         return released
     loaded = Synthesizer.load(folder)

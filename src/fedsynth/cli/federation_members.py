@@ -150,7 +150,7 @@ def _show(as_json: bool, kit: Kit, request: Path | None, words: str) -> None:
 
 
 def _spread(folder: Path, party: str) -> str:
-    """What makes it true where it matters."""
+    """Say what makes it true where it matters."""
     where = "the others'" if party == "server" else "the server's"
     kit = "coordinator" if party == "server" else "server"
     return (

@@ -1,4 +1,4 @@
-"""What all rows of a table keep, read from the rows: moments in order, sums, groups of a number, and implications.
+"""Rules that a table keeps, read from the rows: moments in order, sums, groups of a number, and implications.
 
 A rule that would hold by accident is left out: if values were dealt to rows by chance it would have to break often.
 What is left is `inferred`, for a person to confirm: that no row breaks a rule does not make it one.

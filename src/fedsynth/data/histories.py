@@ -176,7 +176,7 @@ class Histories:
         return numbers
 
     def base(self, table: LinkedTable, name: str, numbers: Mapping[str, np.ndarray]) -> np.ndarray | float:
-        """What a column is counted from, row by row, by the numbers of rows above and of the row itself."""
+        """Return what a column is counted from, row by row, by the numbers of rows above and of the row itself."""
         anchor = anchor_of(self.schema, table, name)
         return 0.0 if anchor is None else anchor.grains(table.schema.column(name), numbers[anchor.name])
 

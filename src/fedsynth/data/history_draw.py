@@ -173,7 +173,7 @@ class HistoryDraw:
         return codes, numbers, kept
 
     def _filled(self, name: str, known: Codes) -> Codes:
-        """What is known of rows, with what a view draws for them."""
+        """Return what is known of rows, with what a view draws for them."""
         place = self.histories.places[name]
         view = self.histories.views[place]
         evidence = np.stack([known[column.name] for column in view.known], axis=1)

@@ -10,7 +10,7 @@ from fedsynth.data.since import DAYS, Anchor, whole_numbers
 
 
 def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:
-    """What a column's moments are counted from; None if they are learned as they are."""
+    """Return what a column's moments are counted from; None if they are learned as they are."""
     if table.schema.column(name).type not in DAYS:
         return None
     for one in (table, *reversed(schema.ancestors(table))):

@@ -1,4 +1,4 @@
-"""What all rows of linked tables keep, read from the rows: moments in order, also across tables, and numbered rows.
+"""Rules that linked tables keep, read from the rows: moments in order, also across tables, and numbered rows.
 
 Whatever holds by accident is left out: it would have to break often if rows belonged to each other by chance.
 """

@@ -208,7 +208,7 @@ def without(schema: Schema, name: str) -> Schema:
 
 
 def _values(schema: Schema, name: str) -> tuple[str, ...]:
-    """What an entry that is no column says: constraints, or how many rows of one parent count."""
+    """Say what an entry that is no column means: constraints, or how many rows of one parent count."""
     part, key = _part(schema, name)
     table = next((table for table in schema.tables if table.schema is part), None)
     if table is None:

@@ -31,7 +31,7 @@ class ClassMeans:
 
 @dataclass(frozen=True)
 class _Means:
-    """What is asked of a unit: the number of its features and classes gives the length of an answer."""
+    """The question to a unit: the number of its features and classes gives the length of an answer."""
 
     features: Features
     numbers: int

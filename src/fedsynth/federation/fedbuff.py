@@ -78,9 +78,9 @@ class FedBuff:
         if room < 1 or not able.any():
             return np.empty(0, dtype=np.int64)
         chance = rng.at("cohort", clock.version).uniforms(self.clients)
-        found = np.flatnonzero(able)
-        order = np.lexsort((chance[found], standing.uses[found]))
-        return np.sort(found[order[:room]])
+        free = np.flatnonzero(able)
+        order = np.lexsort((chance[free], standing.uses[free]))
+        return np.sort(free[order[:room]])
 
     def refill(self, clock: Clock, rng: Rng) -> np.ndarray:
         """Others in the place of those that arrived; nobody once the buffer is full, since a new version is near."""

@@ -177,8 +177,8 @@ def gather(
 
     total = transport.zero(job.wire)
     clock = _clock(schedule, link, state)
-    asked = schedule.start(clock, rng)
-    clock = started(clock, asked)
+    first = schedule.start(clock, rng)
+    clock = started(clock, first)
     came: list[np.ndarray] = []
     up = down = lost = 0
     weights_of_all, at_s = 0.0, None
@@ -202,8 +202,8 @@ def gather(
         more = schedule.refill(clock, rng)
         if len(more):
             clock = started(clock, more)
-    arrived = np.concatenate(came) if came else asked[:0]
-    charged = np.union1d(asked, arrived)
+    arrived = np.concatenate(came) if came else first[:0]
+    charged = np.union1d(first, arrived)
     if clock.standing is not None:
         charged = np.concatenate([arrived, clock.standing.lost])
     weight = weights_of_all / max(1, clock.arrived) or 1.0

@@ -34,7 +34,7 @@ class Gaussians:
 
 @dataclass(frozen=True)
 class _Moments:
-    """What is asked of a unit: class, features and their products about a public reference."""
+    """The question to a unit: class, features and their products about a public reference."""
 
     features: Features
     numbers: int

@@ -76,8 +76,8 @@ class Holdings:
         for column, size in enumerate(self.sizes):
             codes = data.x[..., column].to(torch.int64)
             counts = _counts(codes, data.mask & (codes >= 0), size)
-            held = _most_held(counts, self.most) if data.mask.shape[1] > self.most else counts > 0
-            named = held.to(torch.float32)
+            present = _most_held(counts, self.most) if data.mask.shape[1] > self.most else counts > 0
+            named = present.to(torch.float32)
             blocks.append(named / named.norm(dim=1, keepdim=True).clamp(min=1))
         return torch.cat(blocks, dim=1) / math.sqrt(len(self.sizes))
 
@@ -90,10 +90,10 @@ class Holdings:
         sizes, columns, places = [], [], []
         for start, column in zip(starts, data.x.unbind(-1), strict=False):
             codes = column.contiguous()
-            held = codes[data.mask & (codes >= 0)].unique()
-            sizes.append(len(held))
-            places.append(held.to(torch.int64) + int(start))
-            columns.append(torch.where(codes < 0, codes, torch.searchsorted(held, codes).to(codes.dtype)))
+            present = codes[data.mask & (codes >= 0)].unique()
+            sizes.append(len(present))
+            places.append(present.to(torch.int64) + int(start))
+            columns.append(torch.where(codes < 0, codes, torch.searchsorted(present, codes).to(codes.dtype)))
         narrow = Padded(torch.stack(columns, dim=-1), data.y, data.mask)
         return Holdings(tuple(sizes), self.most), narrow, torch.cat(places)
 
@@ -110,9 +110,9 @@ class Holdings:
         True
         """
         columns = len(self.sizes)
-        held = np.arange(1, self.most + 1)
-        chance = -np.expm1(np.log1p(-delta / columns) / held)  # q(m) may be this large
-        return float(np.max(1 / np.sqrt(held * columns) + sigma * norm.isf(chance)))
+        counts = np.arange(1, self.most + 1)
+        chance = -np.expm1(np.log1p(-delta / columns) / counts)  # q(m) may be this large
+        return float(np.max(1 / np.sqrt(counts * columns) + sigma * norm.isf(chance)))
 
 
 def _most_held(counts: Tensor, most: int) -> Tensor:

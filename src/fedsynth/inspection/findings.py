@@ -67,7 +67,7 @@ class Findings:
 
     @property
     def changes(self) -> list[Finding]:
-        """What was compared with an earlier inspection, over all selections."""
+        """All that was compared with an earlier inspection, over all selections."""
         return [finding for model in self.models.values() for finding in model.change]
 
     @property

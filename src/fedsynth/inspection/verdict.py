@@ -115,8 +115,8 @@ def judge(
 
     `null` holds the differences between every two of so many simulated `models`: few models, few degrees of freedom.
 
-    >>> found = judge({"gap": 0.9}, [{"gap": 0.1}, {"gap": 0.2}, {"gap": 0.15}], models=3)
-    >>> found[0].fires, round(found[0].threshold, 2)
+    >>> findings = judge({"gap": 0.9}, [{"gap": 0.1}, {"gap": 0.2}, {"gap": 0.15}], models=3)
+    >>> findings[0].fires, round(findings[0].threshold, 2)
     (True, 0.44)
     """
     deviations = _deviations(len(values), models)

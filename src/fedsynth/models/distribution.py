@@ -1,4 +1,4 @@
-"""What a run of counts releases: a junction tree with its tables, and the values inside each merged one."""
+"""The release of a run of counts: a junction tree with its tables, and the values inside each merged one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Distribution:
-    """What a run releases: the tree with its tables, how values were merged, and the share of each value."""
+    """The release of a run: the tree with its tables, how values were merged, and the share of each value."""
 
     tree: JunctionTree
     tables: Sequence[Table]

@@ -47,7 +47,7 @@ class Counted:
 
     @property
     def generative(self) -> tuple[str, ...]:
-        """What was fitted, alone."""
+        """Only the fitted values."""
         return ("fitted",)
 
     @property

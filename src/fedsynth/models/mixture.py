@@ -30,7 +30,7 @@ class Components:
 
     @property
     def weights(self) -> tuple[float, float, float]:
-        """What a record adds for its count, its place and its products: squares sum to less than 1."""
+        """Return what a record adds for its count, its place and its products: squares sum to less than 1."""
         return _SPREADS if self.spread else (*_MEANS, 0.0)
 
 
@@ -96,7 +96,7 @@ class MixtureForm:
 
 @dataclass(frozen=True)
 class Mixture:
-    """What a run releases: each component's share of its group and center, and the spread within each group."""
+    """The release of a run: each component's share of its group and center, and the spread within each group."""
 
     shares: Tensor  # [groups, components]
     centers: Tensor  # [groups, components, numbers]

@@ -57,7 +57,7 @@ def pixel_elbo(latent: int, channels: int, side: int) -> Mapping[str, Objective]
 
 
 class PixelAutoencoder:
-    """What autoencoders of images share: the decoder alone makes data, and the evidence lower bound is trained on."""
+    """Autoencoders of images: the decoder alone makes data, and training follows the evidence lower bound."""
 
     channels: int
     side: int

@@ -37,7 +37,7 @@ class _Tally:
 
     ledger: Ledger | None = None
     lines: int = 0
-    made: dict[str, _Releases] = field(default_factory=dict)
+    released: dict[str, _Releases] = field(default_factory=dict)
     allowed: dict[str, _Releases] = field(default_factory=dict)
 
 
@@ -91,8 +91,8 @@ class Budget:
 
         A whole run can be checked before its first round; its rounds are then let through at once.
         """
-        made, asked = self._made(ledger), self._by_holder(entries)
-        if self._allows(made, asked):
+        released, wanted = self._released(ledger), self._by_holder(entries)
+        if self._allows(released, wanted):
             return
         spent = ledger.epsilon(
             self.delta,
@@ -108,7 +108,8 @@ class Budget:
                 "released. Use more noise, fewer rounds, or ask the owner of the data for a larger budget"
             )
         self._tally.allowed = {
-            holder: made.get(holder, Counter()) + asked.get(holder, Counter()) for holder in {*made, *asked}
+            holder: released.get(holder, Counter()) + wanted.get(holder, Counter())
+            for holder in {*released, *wanted}
         }
 
     def spend(
@@ -139,16 +140,16 @@ class Budget:
         )
         return max(0.0, self.epsilon - spent)
 
-    def _made(self, ledger: Ledger) -> dict[str, _Releases]:
+    def _released(self, ledger: Ledger) -> dict[str, _Releases]:
         """The releases on the ledger; only lines that are new are read."""
         tally = self._tally
         if tally.ledger is not ledger:
-            tally.ledger, tally.lines, tally.made = ledger, 0, {}
+            tally.ledger, tally.lines, tally.released = ledger, 0, {}
         fresh = ledger.lines(tally.lines)
         tally.lines += len(fresh)
         for holder, releases in self._by_holder(fresh).items():
-            tally.made[holder] = tally.made.get(holder, Counter()) + releases
-        return tally.made
+            tally.released[holder] = tally.released.get(holder, Counter()) + releases
+        return tally.released
 
     def _by_holder(self, lines: Sequence[Line | Entry]) -> dict[str, _Releases]:
         """How often each release happened, by holder."""
@@ -159,14 +160,14 @@ class Budget:
                 releases[noise_apart(leaf)] += count
         return by_holder
 
-    def _allows(self, made: Mapping[str, _Releases], asked: Mapping[str, _Releases]) -> bool:
+    def _allows(self, released: Mapping[str, _Releases], wanted: Mapping[str, _Releases]) -> bool:
         """True if nobody whom these releases concern has more of them, or less noisy ones, than were allowed before."""
         allowed = self._tally.allowed
-        holders = set(asked) - set(EVERYONE)
-        if len(holders) < len(asked):  # all are concerned by what everybody pays for
-            holders = {*made, *asked, EVERYONE[0]} - set(EVERYONE) or {EVERYONE[0]}
+        holders = set(wanted) - set(EVERYONE)
+        if len(holders) < len(wanted):  # all are concerned by what everybody pays for
+            holders = {*released, *wanted, EVERYONE[0]} - set(EVERYONE) or {EVERYONE[0]}
         return bool(allowed) and all(
-            _within(_exposure(holder, made, asked), _exposure(holder, allowed)) for holder in holders
+            _within(_exposure(holder, released, wanted), _exposure(holder, allowed)) for holder in holders
         )
 
 

@@ -253,8 +253,8 @@ def min_clients(
 
     def enough(clients: int, precision: float) -> bool:
         event = make_event(clients)
-        found = answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision)
-        return found.epsilon <= epsilon
+        cost = answer(event, delta, adjacency=adjacency, accountant=accountant, precision=precision)
+        return cost.epsilon <= epsilon
 
     ceiling = smallest(lambda power: enough(cohort * 2**power, COARSE), 0, MOST_DOUBLINGS)
     if ceiling is None:
@@ -301,8 +301,8 @@ def largest(enough: Callable[[int], bool], low: int, high: int) -> int | None:
     >>> largest(lambda n: n * n <= 50, 0, 1000)
     7
     """
-    found = smallest(lambda number: enough(low + high - number), low, high)
-    return None if found is None else low + high - found
+    mirrored = smallest(lambda number: enough(low + high - number), low, high)
+    return None if mirrored is None else low + high - mirrored
 
 
 def smallest(enough: Callable[[int], bool], low: int, high: int) -> int | None:

@@ -208,8 +208,9 @@ class Ledger:
         following: Sequence[Entry] = (),
     ) -> float:
         """Return the epsilon of whoever is worst off by the releases; `following` are counted as if already written."""
-        found = self.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit, following=following)
-        return found.epsilon
+        return self.answer(
+            delta, adjacency=adjacency, accountant=accountant, unit=unit, following=following
+        ).epsilon
 
     def answer(
         self,

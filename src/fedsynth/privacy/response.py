@@ -88,14 +88,14 @@ class Answers:
 
     def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
         """The sum with a chunk of messages [clients, columns + 1] added, each times its weight."""
-        told = messages.cpu().numpy()
-        views, cells = told[:, :-1], told[:, -1]
+        answers = messages.cpu().numpy()
+        views, cells = answers[:, :-1], answers[:, -1]
         each = np.asarray(self.sizes)[views]  # [clients, columns]
         honest = np.array([honesty(self.epsilon, int(size)) for size in each.prod(1)])
         codes = unravel(cells, each)
-        flags = np.zeros((len(told), sum(self.sizes)))
-        seen = np.zeros((len(told), len(self.sizes)))
-        rows = np.arange(len(told))[:, None]
+        flags = np.zeros((len(answers), sum(self.sizes)))
+        seen = np.zeros((len(answers), len(self.sizes)))
+        rows = np.arange(len(answers))[:, None]
         flags[rows, self.starts[views] + codes] = 1.0
         seen[rows, views] = 1.0
         weight = weights.cpu().numpy().astype(np.float64)[:, None]
@@ -104,8 +104,8 @@ class Answers:
             (seen * weight * honest[:, None] ** 2).T @ seen,
             (seen * weight * (honest * (1 - honest))[:, None]).T @ seen,
         )
-        found = np.concatenate([piece.ravel() for piece in pieces])
-        return total + torch.from_numpy(found).to(total.device)
+        sums = np.concatenate([piece.ravel() for piece in pieces])
+        return total + torch.from_numpy(sums).to(total.device)
 
     def fits(self, messages: Tensor, clients: int) -> bool:
         """A view of each client and the number of a cell in it."""
@@ -144,9 +144,9 @@ class Answers:
         own = np.maximum((np.diag(counts) - np.diag(random) / size) / np.maximum(np.diag(worth), 1e-9), 1e-4)
         own /= np.bincount(owner, own)[owner]
         honest = worth / np.maximum(worth + random, 1e-9)
-        told = honest * np.outer(own, own) + (1 - honest) / cells
+        expected = honest * np.outer(own, own) + (1 - honest) / cells
         known = (worth > 1) & (owner[:, None] != owner[None, :])
-        precision = np.where(known, worth / np.maximum(told * (1 - told), 1e-9), 0.0)
+        precision = np.where(known, worth / np.maximum(expected * (1 - expected), 1e-9), 0.0)
         return tuple(torch.from_numpy(x).to(torch.float32) for x in (own, joint, precision))  # type: ignore[return-value]
 
     def answered(self, total: Tensor) -> np.ndarray:
@@ -223,11 +223,11 @@ class Views:
         keep = np.ones(len(ids), dtype=bool)
         if not math.isinf(self.epsilon):
             for size in np.unique(cells):
-                asked = np.flatnonzero(cells == size)
-                keep[asked] = _coin(int(size), self.epsilon).choose(words[asked, 0], rng.at("keep")) == 1
+                alike = np.flatnonzero(cells == size)
+                keep[alike] = _coin(int(size), self.epsilon).choose(words[alike, 0], rng.at("keep")) == 1
         random = below(cells, words[:, 1], rng.at("cell"))
-        told = np.where(keep & ~empty, true, random)
-        return torch.from_numpy(np.concatenate([views, told[:, None]], axis=1))
+        sent = np.where(keep & ~empty, true, random)
+        return torch.from_numpy(np.concatenate([views, sent[:, None]], axis=1))
 
     def _views(self, words: np.ndarray, rng: Rng) -> np.ndarray:
         """Distinct columns for each client, ascending (Floyd's algorithm), those in `always` included."""

@@ -134,15 +134,15 @@ def statement(
         raise BadInput(f"sampling {sampling!r} is not known; {nearest(sampling, SAMPLINGS)}")
     lines = ledger.releases()
     unit = unit or (lines[0].unit if lines else "client")
-    found = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit) if lines else None
-    finite = found is not None and math.isfinite(found.epsilon)
+    cost = ledger.answer(delta, adjacency=adjacency, accountant=accountant, unit=unit) if lines else None
+    finite = cost is not None and math.isfinite(cost.epsilon)
     claimed = finite and not seeded
     earlier = sum(line.trust == "distributed" and line.public is None for line in lines)
     listed = [
         *caveats,
         *caveats_inferred(inferred),
         *caveats_shares(earlier),
-        *_would_be(found, delta, seeded),
+        *_would_be(cost, delta, seeded),
     ]
     releases = _releases(lines, unit, delta, adjacency, accountant, claimed)
     trust = _trust(lines)
@@ -151,9 +151,9 @@ def statement(
         adjacency=adjacency,
         trust=trust,
         sampling=sampling,
-        epsilon=found.epsilon if found is not None and claimed else None,
+        epsilon=cost.epsilon if cost is not None and claimed else None,
         delta=delta if claimed else None,
-        accountant=found.accountant if found else accountant,
+        accountant=cost.accountant if cost else accountant,
         private=claimed and not inferred,
         simulation=seeded,
         projection=projection,
@@ -162,8 +162,8 @@ def statement(
         text="",
         audited=audited,
         against=None
-        if found is None or not claimed
-        else _against(ledger, found, delta, adjacency, accountant, unit),
+        if cost is None or not claimed
+        else _against(ledger, cost, delta, adjacency, accountant, unit),
         units=units if claimed else None,
     )
     if draft.loses_one:

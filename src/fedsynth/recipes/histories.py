@@ -42,7 +42,7 @@ _CLEAR = 0.01  # of a column's rows: noise beyond it hides its values, and singl
 
 
 def plans(histories: Histories, asking: Asking, fitting: Fitting, persons: int) -> tuple[Plan, ...]:
-    """What is asked of each view; the cells of a round are shared by how many a view could use."""
+    """The questions to each view; the cells of a round are shared by how many a view could use."""
     wanted = [_plan(view, asking, fitting, persons, 10**9) for view in histories.views]
     needs = [max(sum(plan.sizes), plan.pair_cells) for plan in wanted]
     share = min(1.0, asking.most_cells / sum(needs))
@@ -136,7 +136,7 @@ def _check_grid(sums: HistorySums, of_views: Sequence[Plan]) -> None:
 
 
 def _bounded(linked: Linked) -> tuple[str, ...]:
-    """What a reader must know of rows that do not count."""
+    """Say what a reader must know of rows that do not count."""
     bounds = [f"{table.most} rows of {table.name}" for table in linked.tables.tables if table.parent]
     return (
         f"At most {', '.join(bounds)} count for each row that they belong to; further ones are left out.",
@@ -145,7 +145,7 @@ def _bounded(linked: Linked) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class HistoryLearning:
-    """What the server makes of the rounds' sums: the next questions, and at the end the distributions."""
+    """The server's use of the rounds' sums: the next questions, and at the end the distributions."""
 
     plans: tuple[Plan, ...]
     sums: HistorySums

@@ -65,7 +65,7 @@ class AnswerPrivacy:
 @dataclass(frozen=True)
 @checked
 class Viewing:
-    """What a client is asked for, and which dependences are believed."""
+    """The questions to a client, and which dependences are believed."""
 
     columns: int = setting(0, "columns asked of each client, beside the label (0: as many as tell most)", 0)
     surprise: float = setting(4.0, "standard deviations of noise that a dependence must exceed", 0.0)

@@ -1,4 +1,4 @@
-"""What recipes reached where they were measured, to say what can be expected elsewhere: measured.json beside this file.
+"""The scores that recipes reached where they were measured, to say what to expect elsewhere: measured.json.
 
 `tools/measured.py` makes the file from experiments/ and benchmarks/; nothing in it is typed.
 """
@@ -61,7 +61,7 @@ def near(recipe: str, units: int, epsilon: float) -> Sequence[Measurement]:
 
 
 def expectation(recipe: str, units: int, epsilon: float) -> str:
-    """What to expect of a recipe, as a range, and what it was measured on."""
+    """Say what to expect of a recipe, as a range, and what it was measured on."""
     known = near(recipe, units, epsilon)
     if not known:
         return f"{recipe} was not measured near so many units and this epsilon: what to expect is not known."

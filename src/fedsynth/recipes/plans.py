@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]  # which recipe, how many are done, o
 
 @dataclass(frozen=True)
 class Plans:
-    """What privacy would cost: `str` is the table, `runs` its lines, `projections` the cost among more clients."""
+    """The cost of privacy: `str` is the table, `runs` its lines, `projections` the cost among more clients."""
 
     population: Population
     choice: Choice | None  # the recipe that `auto` takes; None if another was named
@@ -46,7 +46,7 @@ class Plans:
 
     @property
     def expected(self) -> str:
-        """What to expect of the recipe that would run, from what was measured."""
+        """Say what to expect of the recipe that would run, from what was measured."""
         people = self.population
         units = people.clients if self.main.unit == "client" else people.records
         return expectation(self.main.recipe.name, units, people.epsilon)

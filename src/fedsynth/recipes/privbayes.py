@@ -37,7 +37,7 @@ _FEWEST_STEPS = 4  # that a record adds to a table: fewer lose much by rounding 
 @dataclass(frozen=True)
 @checked
 class Network:
-    """What is asked, and how large the network may be."""
+    """The questions, and how large the network may be."""
 
     rounds: int = setting(
         3, "rounds; the first asks for all pairs, the others for the network's tables", 2, role="rounds"

@@ -150,7 +150,7 @@ class DeviceStore:
         return {name: self._rows[name][index] for name in blank}
 
     def _moved(self) -> ClientStore:
-        """What all clients keep, in a file; nothing of it stays here."""
+        """Move what all clients keep into a file; nothing of it stays here."""
         store = ClientStore()
         store.write(np.fromiter(self._places, dtype=np.int64), self._rows)
         store.commit()

@@ -29,13 +29,13 @@ def ledger_of(schema: Schema, path: Path | str | None) -> Ledger | None:
     paid = schema.paid()
     if not paid:
         return None
-    found = None if path is None else beside(path)
-    if found is None or not (found.is_file() and head_path(found).is_file()):
+    place = None if path is None else beside(path)
+    if place is None or not (place.is_file() and head_path(place).is_file()):
         raise NotPrivate(
             f"columns {', '.join(paid)} are marked paid, but there is no ledger beside the schema "
-            f"({found or 'no schema file named'}); keep the two files together"
+            f"({place or 'no schema file named'}); keep the two files together"
         )
-    ledger = Ledger(found)
+    ledger = Ledger(place)
     if any(line.release == _TYPES_FOR_FREE for line in ledger.lines()):
         raise NotPrivate(
             f"{path}: the rows paid for bounds and categories, but the types of its columns were read without "

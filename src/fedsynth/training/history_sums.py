@@ -71,7 +71,7 @@ class HistorySums:
         ]
 
     def scales(self, questions: Sequence[Question]) -> list[np.ndarray]:
-        """What a person adds to each table of each view: whole grid steps, the squares of which sum to 1 at most."""
+        """Return what a person adds to each table of each view: whole grid steps whose squares sum to 1 at most."""
         whole = math.sqrt(sum(np.square(question.weights).sum() for question in questions))
         parts = (np.asarray(question.weights) / whole for question in questions)
         return [np.floor(_BELOW * part / self.step) * self.step for part in parts]

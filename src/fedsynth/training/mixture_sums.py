@@ -40,7 +40,7 @@ class MixtureSums(GridSums):
     unit: Unit = "record"
 
     def scale(self, asked: Components) -> tuple[float, float, float]:
-        """What a record adds for its count, a way of one radius and products of two such, in units of the clip."""
+        """Return the shares of the clip for a record's count, its way of one radius, and products of two such."""
         room = self.room(asked.spread)
         count, place, products = asked.weights
         return room * count, room * place, room * products
@@ -60,8 +60,8 @@ class MixtureSums(GridSums):
         rng: Rng,
     ) -> Tensor:
         """The messages [sites, answer] of these sites, or the sum of them, [1, answer]."""
-        asked = self.form.read(sent["question"])
-        return released_sums(self.mechanism, self.totals(asked, data), ids, rng)
+        question = self.form.read(sent["question"])
+        return released_sums(self.mechanism, self.totals(question, data), ids, rng)
 
     def totals(self, asked: Components, data: Padded) -> Tensor:
         """The sums over each site's records in grid steps, float64, [sites, answer]."""

@@ -63,8 +63,8 @@ class RecordSums:
         for place, site in enumerate(ids.tolist()):
             own = rng.at("site", site)
             rows = mechanism.draw(int(data.mask[place].sum()), own.at("batch"))
-            held = torch.argsort(~data.mask[place], stable=True)  # the rows that count come first
-            index = held[torch.from_numpy(rows).to(device)]
+            order = torch.argsort(~data.mask[place], stable=True)  # the rows that count come first
+            index = order[torch.from_numpy(rows).to(device)]
             x, y = data.x[place][index], data.y[place][index]
             drawn = expand_normal(own.at("train").keys([site], device), (len(rows), *goal.noise))[0]
             for start in range(0, len(rows), at_once):

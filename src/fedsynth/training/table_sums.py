@@ -38,7 +38,7 @@ class TableSums(GridSums):
     unit: Unit = "client"
 
     def scale(self, question: Question) -> np.ndarray:
-        """What a unit adds to each table, in units of the clip: a record adds whole grid steps."""
+        """Return what a unit adds to each table, in units of the clip: a record adds whole grid steps."""
         if self.unit == "record":
             return self._steps(question) / self.steps
         return question.scale * (self.form.about.rest if self.form.about else 1.0)

@@ -93,9 +93,9 @@ class Agreement:
     def context(self) -> bytes:
         """A name of just these terms: whatever is signed, sealed or derived is bound to it."""
         members = [number.to_bytes(4, "big") + key for number, key in sorted(self.roster.items())]
-        held = tuple(sorted(self.members.items()))
+        sizes = tuple(sorted(self.members.items()))
         noise = f"{self.noise:.8g}"  # the last digits may differ between machines
-        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders, held, self.least, noise)
+        numbers = (self.number, self.dim, self.bits, self.threshold, self.colluders, sizes, self.least, noise)
         return digest(b"fedsynth secagg 2", self.run.encode(), repr(numbers).encode(), *members)
 
     def clients(self, parties: Iterable[int]) -> int:
@@ -116,9 +116,9 @@ class Agreement:
         A party that asks `of` itself alone is told no more, which is faster.
         """
         most, _ = self.degree
-        asked = present if of is None else (of,)
+        parties = present if of is None else (of,)
         if len(present) - 1 <= most:
-            return {party: tuple(other for other in present if other != party) for party in asked}
+            return {party: tuple(other for other in present if other != party) for party in parties}
         salt = digest(self.context, b"circle", *(party.to_bytes(4, "big") for party in present))
         circle = sorted(present, key=lambda party: digest(salt, party.to_bytes(4, "big")))
         around = [step for half in range(1, most // 2 + 1) for step in (-half, half)]
@@ -177,7 +177,7 @@ def dump(parties: Sequence[int]) -> bytes:
 
 def load(data: bytes) -> list[int]:
     """The list that `dump` wrote; refuses repetitions and disorder."""
-    found = [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)]
-    if len(data) % 4 or found != sorted(set(found)):
+    parties = [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)]
+    if len(data) % 4 or parties != sorted(set(parties)):
         raise BadInput("a list of parties is not in ascending order, or names one of them twice")
-    return found
+    return parties

@@ -166,33 +166,33 @@ class PartyRound:
 
     def _checked_keys(self, request: bytes) -> dict[int, bytes]:
         """Everybody's keys of this round, signed by the identities that the roster names."""
-        found: dict[int, bytes] = {}
+        sent: dict[int, bytes] = {}
         signatures: dict[int, bytes] = {}
         for entry in unframe(request):
             party = int.from_bytes(entry[:4], "big")
-            if party in found:
+            if party in sent:
                 raise Cheated(f"party {party} is in the cohort twice")
-            found[party], signatures[party] = entry[4:68], entry[68:]
-        strangers = sorted(set(found) - set(self.agreement.roster))
+            sent[party], signatures[party] = entry[4:68], entry[68:]
+        strangers = sorted(set(sent) - set(self.agreement.roster))
         if strangers:
             raise Cheated(f"party {strangers[0]} is not on the roster: its keys may be swapped")
-        self._meet(sorted(found))
+        self._meet(sorted(sent))
         for party in self._watched:
-            message = signed_keys(self.agreement, party, found[party])
+            message = signed_keys(self.agreement, party, sent[party])
             if not signed_by(self.agreement.roster[party], signatures[party], message):
                 raise Cheated(
                     f"the keys of party {party} are not signed by its identity: they may be swapped"
                 )
-        if found.get(self.number) != self._masking.public + self._sealing.public:
+        if sent.get(self.number) != self._masking.public + self._sealing.public:
             raise Cheated(f"the cohort was formed with other keys of party {self.number} than it sent")
-        if len(found) < self.agreement.threshold:
+        if len(sent) < self.agreement.threshold:
             raise Cheated(
-                f"a cohort of {len(found)}: fewer than the {self.agreement.threshold} agreed on would expose them"
+                f"a cohort of {len(sent)}: fewer than the {self.agreement.threshold} agreed on would expose them"
             )
-        self._enough_noise(found)
-        if len({keys[:KEY] for keys in found.values()}) != len(found):
+        self._enough_noise(sent)
+        if len({keys[:KEY] for keys in sent.values()}) != len(sent):
             raise Cheated("two parties have the same keys")
-        return found
+        return sent
 
     def _meet(self, present: list[int]) -> None:
         """Learn who the neighbors are, and choose whom to check: them, and some others that nobody can foresee.

@@ -109,8 +109,8 @@ class Identity(_Secret):
     @property
     def public(self) -> bytes:
         """The public key by which others know this party."""
-        made = _library().signing.Ed25519PrivateKey.from_private_bytes(self.secret)
-        return bytes(made.public_key().public_bytes_raw())
+        key = _library().signing.Ed25519PrivateKey.from_private_bytes(self.secret)
+        return bytes(key.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
         """The signature of a message."""

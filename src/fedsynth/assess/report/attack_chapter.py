@@ -25,7 +25,7 @@ _QUESTIONS = {
 
 
 def attack_chapter(details: Mapping[str, Any], statement: Statement) -> Section | None:
-    """What attackers find out about who took part; None where nothing was tried."""
+    """Show what attackers find out about who took part; None where nothing was tried."""
     attacks, risks = details.get("attacks") or [], details.get("risks") or []
     body = [
         *(_membership(attacks, statement) if attacks else []),

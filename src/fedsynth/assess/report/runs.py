@@ -156,7 +156,7 @@ def _last(history: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> di
 
 
 def _seconds_left(history: Sequence[Mapping[str, Any]], rounds: int | None) -> float | None:
-    """What the rounds that are left take at the pace of the last ones; None where that is not known."""
+    """Return the time that the rounds that are left take at the pace of the last ones; None where that is not known."""
     paces = [float(line["seconds"]) for line in history[-_PACED:] if line.get("seconds") is not None]
     left = 0 if rounds is None else rounds - int(history[-1]["version"])
     return sum(paces) / len(paces) * left if paces and left > 0 else None

@@ -179,7 +179,7 @@ def summaries(side: Coded) -> np.ndarray:
 
 
 def _numbers(codes: np.ndarray, axis: CountAxis) -> Iterable[np.ndarray]:
-    """What is averaged of a column: its number, or whether it has each of the first values."""
+    """Return what is averaged of a column: its number, or whether it has each of the first values."""
     if axis.ordered:
         return [codes.astype(float)]
     return [(codes == value).astype(float) for value in range(min(axis.size, _MOST_VALUES))]

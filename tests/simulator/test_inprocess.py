@@ -101,7 +101,7 @@ def test_two_devices_split_a_cohort_and_give_what_one_gives(build, ten, recipe):
         found = arrivals(link, algorithm, state, np.arange(10))
         assert len(found) == (2 if "," in devices else 1)
         sums.append(sum(a.messages.double().sum(0) for a in found))
-        link.commit(state)
+        link.commit()
         kept.append(link.store.read(np.arange(10), algorithm.blank(state)))
     torch.testing.assert_close(sums[1], sums[0], rtol=1e-5, atol=1e-6)
     for name in kept[0]:

@@ -286,11 +286,11 @@ class Algorithm:
         sound = torch.isfinite(contribution).all(dim=1, keepdim=True)
         contribution = torch.where(sound, contribution, 0.0)  # whose training diverged sends nothing
         messages = self.mechanism.privatize(contribution, state.mechanism, rng.at("privatize"), ids)
-        if self.transport.blind:  # the server cannot add a change to what it does not know: send the whole
+        if (
+            self.transport.blind
+        ):  # the server cannot add a change to what it does not know: send the whole, no loss
             start = self._join(sent)
-            messages = messages + torch.nn.functional.pad(
-                start, (0, self.dim - start.numel())
-            )  # beside the loss
+            messages = messages + torch.nn.functional.pad(start, (0, self.dim - start.numel()))
         messages = self.transport.rounded(messages, rng.at("transport"), ids)
         kept = {part: params[part] for part, home in self.homes.items() if home is Home.CLIENT}
         for part in self.keep:

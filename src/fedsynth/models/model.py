@@ -6,7 +6,7 @@ is stored, optimised, clipped, encrypted and sent; a stack of them, [clients, si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -148,6 +148,14 @@ def with_own_layers(model: Any, known: dict[int, Any] | None = None) -> Any:
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
     """The mean of `values` [rows] over the rows that count; zero if none does."""
     return (values * weight).sum() / weight.sum().clamp(min=1e-12)
+
+
+def sample_pieces(
+    model: Model, params: Mapping[str, Params], labels: Tensor, rng: Rng, size: int, first: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Encoded rows and their labels, `size` at a time; `first` is the number of the first piece."""
+    for number, piece in enumerate(labels.split(size), first):
+        yield model.sample(params, piece, rng.at("piece", number)), piece
 
 
 def total_size(model: Model, parts: Iterable[str]) -> int:

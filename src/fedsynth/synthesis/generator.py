@@ -23,14 +23,13 @@ from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
 from fedsynth.models.distribution import Distribution
 from fedsynth.models.marginals import MarginalModel
-from fedsynth.models.model import Model, Params, layouts
+from fedsynth.models.model import Model, Params, layouts, sample_pieces
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.synthesis.counted_rows import PART, PIECE, counted_rows, label_chances
 from fedsynth.synthesis.rule_keeping import keep_rules
 
-_AT_ONCE = 2**24  # numbers of encoded rows that are decoded together
 _ALONE = 0.95  # of the clients with one row: noise may say the rest
 _SINCE = {"moments": "since"}  # of a generator: dates that follow another are learned as the time since it
 _TRIES = 200  # batches drawn for a condition before giving up
@@ -117,13 +116,8 @@ class Generator:
         if isinstance(self.model, MarginalModel):
             drawn = counted_rows(self.model.domain, self._distribution, labels.numpy(), rng, after // PIECE)
             return self._modality.numbered(drawn, after)
-        parts = [
-            self._modality.decode(x, y)
-            for drawn, of_drawn in zip(
-                self._pieces(labels, rng, after // PIECE), labels.split(PIECE), strict=True
-            )
-            for x, y in _small(drawn, of_drawn)
-        ]
+        pieces = sample_pieces(self.model, self.params, labels, rng, PIECE, after // PIECE)
+        parts = [self._modality.decode_all(x, y) for x, y in pieces]
         return self._modality.numbered(self._modality.join(parts), after)
 
     def _ruled_rows(self, labels: Tensor, rng: Rng) -> Iterator[Data]:
@@ -154,11 +148,7 @@ class Generator:
         return torch.multinomial(torch.from_numpy(chances), rows, replacement=True, generator=generator)
 
     def _draw(self, labels: Tensor, rng: Rng) -> Tensor:
-        return torch.cat(list(self._pieces(labels, rng)))
-
-    def _pieces(self, labels: Tensor, rng: Rng, first: int = 0) -> Iterator[Tensor]:
-        for number, piece in enumerate(labels.split(PIECE), first):
-            yield self.model.sample(self.params, piece, rng.at("piece", number))
+        return torch.cat([x for x, _ in sample_pieces(self.model, self.params, labels, rng, PIECE)])
 
     def _rows(self, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
         """Encoded rows with these labels that keep the schema's constraints."""
@@ -234,14 +224,6 @@ class Generator:
                 )
             parts[part] = layout.join(named)
         return replace(empty, parts=parts, composed=empty.model)
-
-
-def _small(x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows in parts: wide ones take much more room while they are decoded. Rows that belong together stay so."""
-    if len(x) != len(y):
-        return iter([(x, y)])
-    room = max(1, _AT_ONCE // max(1, x[0].numel()))
-    return zip(x.split(room), y.split(room), strict=True)
 
 
 def _counts_since(path: Path) -> bool:

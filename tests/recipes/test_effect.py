@@ -42,7 +42,7 @@ UNUSED = {  # by recipe and kind, beside shares of noise without trust=distribut
     "mixture": {"image": set()},
     "site_vae": AUTOENCODER,
     "site_gan": GAN,
-    "fed_vae": {"table": {"width", "bands", "typical", "pixels"}, "image": {"hidden", "bands", "typical"}},
+    "fed_vae": {"table": {"width", "bands", "typical", "pixels"}, "image": {"width", "typical"}},
     "dp_fedavg_gan": GAN,
     "pp_fedgan": {"table": IMAGES | {"layers"}, "image": ROWS_ONLY | {"latent"}},
     "dp_gan": {"table": GAN["table"] | {"layers"}, "image": GAN["image"]},

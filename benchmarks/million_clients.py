@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import psutil
-from simulator import machine
 
 from fedsynth.data.schema import Schema
+from simulator import machine
 
 SITES = "ada,bern,cern,dorn"
 BUDGET = ["--recipe", "marginals", "--epsilon", "1", "--delta", "1e-8", "--rows", "200000"]

@@ -1,4 +1,4 @@
-"""A million clients of one row each: over four sites on one machine, and as a simulation in one process.
+"""A million people of one row each, each protected: over four sites on one machine, and as a simulation in one process.
 
     python benchmarks/million_clients.py [--clients 1000000]     # the processor's time is what tells on a busy machine
 
@@ -28,7 +28,8 @@ from fedsynth.data.schema import Schema
 from simulator import machine
 
 SITES = "ada,bern,cern,dorn"
-BUDGET = ["--recipe", "marginals", "--epsilon", "1", "--delta", "1e-8", "--rows", "200000"]
+PROTECTED = ["--unit", "record", "--trust", "distributed"]  # masked sums, noise of all sites together
+BUDGET = ["--recipe", "marginals", *PROTECTED, "--epsilon", "1", "--delta", "1e-8", "--rows", "200000"]
 RESULTS = Path(__file__).parent / "results" / "million_clients.json"
 SCHEMA: dict[str, Any] = {
     "version": 1,
@@ -55,7 +56,6 @@ def population(clients: int) -> pd.DataFrame:
     words = np.array(["no", "yes"])
     return pd.DataFrame(
         {
-            "client": np.arange(clients),
             "age": age,
             "region": np.array(list("abcdefgh"))[np.minimum(draw.geometric(0.3, clients) - 1, 7)],
             "smokes": words[smokes.astype(int)],
@@ -157,13 +157,11 @@ def main() -> None:
         schema.write_text(json.dumps(SCHEMA))
         given = ["--schema", str(schema)]
         alone = watched(
-            fedsynth(
-                "run", str(data), *given, "--client-column", "client", *BUDGET, "--out", str(folder / "one")
-            ),
+            fedsynth("run", str(data), *given, "--clients", "4", *BUDGET, "--out", str(folder / "one")),
             [],
         )
         began = time.monotonic()
-        dealt = ["--client-column", "client", "--sites", SITES, "--delta", "1e-6", "--port", str(port)]
+        dealt = ["--sites", SITES, "--unit", "record", "--delta", "1e-6", "--port", str(port)]
         before = {process.pid for process in psutil.process_iter()}
         subprocess.run(
             fedsynth("federation", "try", str(data), *given, *dealt, "--out", str(sites)), check=True

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
+    from fedsynth.cli.stopwatch import Stopwatch
     from fedsynth.federation.loop import Round
 
 _SECONDS = 5.0  # between two lines when there is no terminal
@@ -75,7 +76,7 @@ class StepProgress(_Bar):
 class TrainingProgress(_Bar):
     """Shows round, epsilon spent of the budget, loss and time left; call it after each round."""
 
-    def __init__(self, budget: float | None, *, quiet: bool = False) -> None:
+    def __init__(self, budget: float | None, *, quiet: bool = False, clock: Stopwatch | None = None) -> None:
         super().__init__(
             TextColumn("training"),
             BarColumn(),
@@ -90,7 +91,8 @@ class TrainingProgress(_Bar):
         self._budget = budget
         self._began = self._last = time.monotonic()
         self._first = 0
-        self.trained_s = 0.0  # in all rounds so far
+        self._begun = False
+        self._clock = clock
 
     def note(self, text: str) -> None:
         """Show a line of its own, for example what happens to a site."""
@@ -99,7 +101,11 @@ class TrainingProgress(_Bar):
 
     def __call__(self, done: Round, epsilon: float | None, rounds: int) -> None:
         """Show a finished round."""
-        self.trained_s += done.seconds
+        if self._clock and self._begun:
+            self._clock.end("rounds")
+        elif self._clock:
+            self._clock.end("reading, encoding, noise and opening", within="rounds", within_s=done.seconds)
+        self._begun = True
         if self._quiet:
             return
         loss = "" if done.loss is None else f"loss {done.loss:.2f}"

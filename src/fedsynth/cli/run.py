@@ -166,16 +166,14 @@ def _train(
 
     clock.end("libraries")
     data, synthesizer = path_of(request), Synthesizer.of(request, schema)
-    with TrainingProgress(request.epsilon, quiet=quiet) as watch:
+    with TrainingProgress(request.epsilon, quiet=quiet, clock=clock) as watch:
         if resume:
             synthesizer.resume(data, out, watch=watch)
         else:
             if synthesizer.request.chosen:
                 watch.note(synthesizer.request.chosen)
             synthesizer.fit(data, folder=out, watch=watch, note=watch.note)
-    clock.end(
-        "reading, encoding, noise, last fit, ledger and statement", within="rounds", within_s=watch.trained_s
-    )
+    clock.end("last fit and statement")
     write_sample(synthesizer, out, clock)
     return synthesizer
 

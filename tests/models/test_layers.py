@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from fedsynth.models import stacked_convolution
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
 
-METHODS = ["auto", "native", "matmul"]
+METHODS = ["auto", "native", "matmul", "stacked"]
 CONVOLUTIONS = {  # channels in, channels out, kernel, stride, padding; side of the image
     "grey 28": ((1, 6, 4, 2, 1), 28),
     "rgb 32": ((3, 4, 3, 2, 1), 32),
@@ -38,6 +39,24 @@ CASES = [
 CLIENTS, RECORDS = 3, 4
 
 
+@pytest.fixture(autouse=True)
+def stacked(request, monkeypatch):
+    """For "stacked", the way that is taken on a GPU, with torch client by client in the place of the kernels."""
+    if request.node.callspec.params.get("method") != "stacked" if hasattr(request.node, "callspec") else True:
+        return
+    monkeypatch.setattr(stacked_convolution, "available", lambda value, geometry: True)
+    forms = {"values": stacked_convolution._Values, "maps": stacked_convolution._Maps}
+    for name, form in {**forms, "weights": stacked_convolution._Weights}.items():
+        monkeypatch.setattr(stacked_convolution.kernels, name, client_by_client(form.forward))
+
+
+def client_by_client(way):
+    def each(first, second, geometry):
+        return torch.cat([way(a[None], b[None], geometry) for a, b in zip(first, second, strict=True)])
+
+    return each
+
+
 def stack_of_parameters(layer: nn.Module, clients: int = CLIENTS) -> dict[str, Tensor]:
     return {name: torch.randn(clients, *p.shape, dtype=p.dtype) for name, p in layer.named_parameters()}
 
@@ -57,6 +76,7 @@ def assert_same(ours: object, theirs: object) -> None:
 
 def pair_of_layers(ours: type, theirs: type, arguments: tuple, method: str) -> tuple[nn.Module, nn.Module]:
     torch.manual_seed(0)
+    method = "auto" if method == "stacked" else method
     return ours(*arguments, method=method).double(), theirs(*arguments).double()
 
 

@@ -143,3 +143,17 @@ def test_a_bound_whose_grid_would_leave_the_floats_is_refused(bound):
 def test_the_nearest_multiple_is_nearest():
     x = torch.tensor([0.30, -0.13, 0.124, 7.0])
     assert nearest_on_grid(x, 0.25).tolist() == [0.25, -0.25, 0.0, 7.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("blocks", [(), ((30, 0.8), (3, 0.6))])
+@pytest.mark.parametrize("bound", [2.0**-60, 1e-9, 0.7, 3e5, 2.0**60])
+def test_a_sum_in_place_has_each_row_as_it_is_alone_on_the_grid(dtype, blocks, bound):
+    clip, rows = Clip(bound, blocks), hard_rows(dtype) * bound
+    rows[3, 5], rows[7, 32], rows[9] = float("nan"), float("inf"), 0.0
+    counted = torch.arange(len(rows)) % 3 != 1
+    expected = clip.apply_on_grid(rows).double()[counted].sum(0)
+    stack = torch.stack([rows, rows.flip(0)])
+    summed = clip.sum_on_grid(stack, torch.stack([counted, counted.flip(0)]).to(dtype))
+    assert torch.equal(summed, torch.stack([expected, expected]))
+    assert expected.abs().sum() > 0

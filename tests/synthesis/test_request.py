@@ -70,6 +70,8 @@ def test_an_impossible_budget_is_refused(budget, words):
 
 def test_a_run_goes_on_as_what_it_was_begun_as():
     begun = Request(epsilon=8.0, delta=1e-5, clients=10)
-    begun.refuse_changes({"epsilon": 8, "data": "moved.csv", "device": "cuda", "rounds": None, "accept": ()})
+    begun.refuse_changes(
+        {"epsilon": 8, "data": "moved.csv", "device": "cuda", "matmul": "tf32", "rounds": None, "accept": ()}
+    )
     with pytest.raises(BadInput, match=r"as it was begun: epsilon was 8\.0, not 4\.0, seed was None, not 0;"):
         begun.refuse_changes({"epsilon": 4.0, "seed": 0})

@@ -5,7 +5,7 @@ import torch
 from fedsynth.data.clients import Padded
 from fedsynth.rng import Rng, expand_normal, subkeys
 from fedsynth.training.optimizer import SGD, Adam
-from fedsynth.training.plan import Phase, batch_of, draw_noise, take, train
+from fedsynth.training.plan import Phase, draw_noise, train
 from fedsynth.training.rule import DPSGD, Epochs, Rows
 
 
@@ -94,17 +94,6 @@ def test_noise_drawn_for_many_steps_at_once_is_that_of_each_step(monkeypatch):
         assert torch.equal(noise, expand_normal(subkeys(keys, step), (widths[step], 2)))
     monkeypatch.setattr("fedsynth.training.plan._NOISE_AT_ONCE", 1)
     assert all(torch.equal(a, b) for a, b in zip(drawn, draw_noise(keys, rows, (2,)), strict=True))
-
-
-def test_a_shorter_batch_is_filled_up_with_rows_that_do_not_count(ten):
-    data = ten["table"].gather([3, 9])
-    index = torch.tensor([[0, 1], [1, 0]])
-    chosen = Rows(index, torch.tensor([[True, True], [True, False]]), 0)
-    x, y, weight, noise = batch_of(data, 5, chosen, torch.ones(2, 2, 3))
-    plain = take(data, chosen.index, chosen.weight)
-    assert x.shape[:2] == y.shape == weight.shape == (2, 5) and noise.shape == (2, 5, 3)
-    assert torch.equal(x[:, :2], plain["x"]) and torch.equal(y[:, :2], plain["y"])
-    assert weight.tolist() == [[1, 1, 0, 0, 0], [1, 0, 0, 0, 0]] and noise[:, 2:].abs().sum() == 0
 
 
 def test_one_clients_values_never_reach_another(setting):

@@ -13,7 +13,8 @@ from torch.func import functional_call, grad
 
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
-from fedsynth.training.rule import DPSGD, Epochs, Rows, Step
+from fedsynth.training.captured import Tapes
+from fedsynth.training.rule import DPSGD, Epochs, Step
 from noise_scale import fits, independent
 
 ROWS = 12
@@ -238,13 +239,6 @@ def test_epochs_without_work_are_refused(count, size):
         Epochs(count, size)
 
 
-def test_rows_are_padded_with_places_that_do_not_count():
-    rows = Rows(torch.tensor([[3, 1], [2, 0]]), torch.tensor([[True, False], [False, False]]), 7).padded(4)
-    assert rows.index.tolist() == [[3, 1, 0, 0], [2, 0, 0, 0]] and rows.step == 7
-    assert rows.weight.tolist() == [[True, False, False, False], [False] * 4]
-    assert rows.active.tolist() == [True, False]
-
-
 def test_a_part_of_a_step_has_some_rows_of_everything_that_has_rows():
     batch = batch_of(rows=4, clients=2)
     noise = torch.arange(8.0).reshape(2, 4, 1)
@@ -373,3 +367,15 @@ def test_an_epochs_order_is_a_clients_own():
 
 def test_one_epoch_of_one_row_is_one_step():
     assert len(list(Epochs(1, 1).batches(torch.tensor([[True, False]]), np.arange(1), Rng(1)))) == 1
+
+
+@pytest.mark.parametrize(("most", "size"), [(200, 96), (70, 64), (40, 32), (5, 5), (1, 1)])
+def test_recorded_steps_fall_into_equal_pieces_that_no_row_is_lost_from(most, size):
+    batch = batch_of(rows=70, clients=2)
+    step = Step({}, {}, batch, torch.rand(2, 70, 1), np.arange(2), Rng(1), Tapes())
+    parts = list(step.parts(most))
+    assert {part.noise.shape[1] for part in parts} == {size}
+    for name in batch:
+        whole = torch.cat([part.batch[name] for part in parts], dim=1)
+        assert torch.equal(whole[:, :70], batch[name]) and not whole[:, 70:].any()
+    assert [part.noise.shape[1] for part in Step(**{**vars(step), "tapes": None}).parts(40)] == [40, 30]

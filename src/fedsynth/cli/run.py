@@ -152,7 +152,7 @@ def _resume(out: Path, flags_set: dict[str, Any], quiet: bool, clock: Stopwatch)
             tell(f"{out} is finished; nothing to resume.")
         return _with_sample(out, clock)
     request.refuse_changes(flags_set)
-    request = request.changed(data=flags_set.get("data"), device=flags_set.get("device"))
+    request = request.changed(**{name: flags_set.get(name) for name in ("data", "device", "matmul")})
     return _train(out, request, schema, quiet, clock, resume=True)
 
 

@@ -12,12 +12,14 @@ Torch's Linear, activations, GroupNorm and LayerNorm are fast under vmap as they
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
+
+from fedsynth.models import stacked_convolution
+from fedsynth.models.gpu_kernels import Geometry
 
 Pair = tuple[int, int]
 Method = Literal["auto", "native", "matmul"]
@@ -25,34 +27,15 @@ Method = Literal["auto", "native", "matmul"]
 _THIN = 8  # with fewer channels a grouped convolution leaves most of each vector register of a CPU empty
 
 
-@dataclass(frozen=True)
-class _Geometry:
-    """How a map of `size` is seen through a window that moves over it."""
-
-    size: Pair
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-
-    @property
-    def positions(self) -> Pair:
-        """How many places the window has, down and across."""
-        return self._along(0), self._along(1)
-
-    def _along(self, axis: int) -> int:
-        room = self.size[axis] + 2 * self.padding[axis] - self.kernel[axis]
-        return room // self.stride[axis] + 1
-
-
 class _Relaid(Function):
     """A linear map of a stack of values by a geometry, which the backward pass needs as well."""
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Geometry], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Geometry], output: Tensor) -> None:
         ctx.geometry = inputs[1]
 
 
-def _stacked(relaid: type[_Relaid], info: Any, in_dims: Any, values: Tensor, geometry: _Geometry) -> Any:
+def _stacked(relaid: type[_Relaid], info: Any, in_dims: Any, values: Tensor, geometry: Geometry) -> Any:
     """Return the result for a batch of stacks, taken as one stack, and where its batch lies."""
     stack = values.movedim(in_dims[0], 0).flatten(0, 1)
     return relaid.apply(stack, geometry).unflatten(0, (info.batch_size, -1)), 0
@@ -65,7 +48,7 @@ class _Windows(_Relaid):
     """
 
     @staticmethod
-    def forward(maps: Tensor, geometry: _Geometry) -> Tensor:
+    def forward(maps: Tensor, geometry: Geometry) -> Tensor:
         high, across = geometry.padding
         padded = F.pad(maps, (across, across, high, high)).contiguous()
         stack, channel, row, down, right = padded.stride()
@@ -78,7 +61,7 @@ class _Windows(_Relaid):
         return _Overlay.apply(gradient, ctx.geometry), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, maps: Tensor, geometry: _Geometry) -> Any:
+    def vmap(info: Any, in_dims: Any, maps: Tensor, geometry: Geometry) -> Any:
         return _stacked(_Windows, info, in_dims, maps, geometry)
 
 
@@ -86,7 +69,7 @@ class _Overlay(_Relaid):
     """The maps in which each place sums up what all windows hold for it: the transpose of `_Windows`."""
 
     @staticmethod
-    def forward(windows: Tensor, geometry: _Geometry) -> Tensor:
+    def forward(windows: Tensor, geometry: Geometry) -> Tensor:
         (height, width), (high, across) = geometry.size, geometry.padding
         (rows, places), (down, right) = geometry.positions, geometry.stride
         taps = windows.unflatten(2, (-1, rows, places)).unflatten(1, (-1, *geometry.kernel))
@@ -108,7 +91,7 @@ class _Overlay(_Relaid):
         return _Windows.apply(gradient, ctx.geometry), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, windows: Tensor, geometry: _Geometry) -> Any:
+    def vmap(info: Any, in_dims: Any, windows: Tensor, geometry: Geometry) -> Any:
         return _stacked(_Overlay, info, in_dims, windows, geometry)
 
 
@@ -133,9 +116,12 @@ class Conv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """The map of [batch, out channels, height, width]."""
+        geometry = _geometry(self, (input.shape[-2], input.shape[-1]))
+        if self.method == "auto" and stacked_convolution.available(input, geometry):
+            values = stacked_convolution.convolve(input, self.weight, geometry)
+            return values if self.bias is None else values + self.bias[:, None, None]
         if not _by_matmul(self.method, self.in_channels):
             return super().forward(input)
-        geometry = _geometry(self, (input.shape[-2], input.shape[-1]))
         windows = _Windows.apply(input.transpose(0, 1).unsqueeze(0), geometry).squeeze(0)
         product = self.weight.flatten(1) @ windows
         if self.bias is not None:
@@ -165,11 +151,15 @@ class ConvTranspose2d(nn.ConvTranspose2d):
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """The map of [batch, out channels, height, width]."""
+        height, width = (self._size(axis, input.shape[axis - 2]) for axis in (0, 1))
+        geometry = _geometry(self, (height, width))
+        if self.method == "auto" and output_size is None and stacked_convolution.available(input, geometry):
+            maps = stacked_convolution.lay_out(input, self.weight, geometry)
+            return maps if self.bias is None else maps + self.bias[:, None, None]
         if output_size is not None or not _by_matmul(self.method, self.out_channels):
             return super().forward(input, output_size)
-        height, width = (self._size(axis, input.shape[axis - 2]) for axis in (0, 1))
         windows = self.weight.flatten(1).t() @ input.transpose(0, 1).flatten(1)
-        maps = _Overlay.apply(windows.unsqueeze(0), _geometry(self, (height, width))).squeeze(0)
+        maps = _Overlay.apply(windows.unsqueeze(0), geometry).squeeze(0)
         if self.bias is not None:
             maps = maps + self.bias[:, None, None, None]
         return maps.transpose(0, 1)
@@ -179,9 +169,9 @@ class ConvTranspose2d(nn.ConvTranspose2d):
         return reached - 2 * cast(Pair, self.padding)[axis] + self.output_padding[axis]
 
 
-def _geometry(layer: nn.Conv2d | nn.ConvTranspose2d, size: Pair) -> _Geometry:
+def _geometry(layer: nn.Conv2d | nn.ConvTranspose2d, size: Pair) -> Geometry:
     window = (layer.kernel_size, layer.stride, layer.padding)
-    return _Geometry(size, *cast(tuple[Pair, Pair, Pair], window))
+    return Geometry(size, *cast(tuple[Pair, Pair, Pair], window))
 
 
 def _by_matmul(method: Method, channels: int) -> bool:

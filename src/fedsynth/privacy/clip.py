@@ -6,12 +6,14 @@ The noise of every mechanism reads its scale from the `Clip` that clipped, so th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedsynth.errors import BadInput
+from fedsynth.models import gpu_kernels
 
 # A clip bound spans 2^20 to 2^21 grid steps: exact in float32, and 2^32 of them sum exactly in float64.
 GRID_BITS = 20
@@ -114,3 +116,34 @@ class Clip:
     def apply_on_grid(self, x: Tensor) -> Tensor:
         """Clip each row, then truncate it onto the grid: what a mechanism may add up without rounding."""
         return to_grid(self.apply(x), self.step)
+
+    def sum_on_grid(self, x: Tensor, counted: Tensor) -> Tensor:
+        """The sum [clients, dim] of those rows of x [clients, rows, dim] that count, each as `apply_on_grid` has it.
+
+        In float64 and exact, whatever the order. Works in place: x is overwritten.
+        """
+        flat = x.flatten(0, 1)
+        blocks = self.blocks or ((x.shape[2], 1.0),)
+        parts = torch.split(flat, [size for size, _ in blocks], dim=1)
+        factors = self._factors([row_norms(part) for part in parts], counted.flatten(), x.dtype)
+        for part, factor in zip(parts, factors, strict=True):
+            part.mul_(factor[:, None])
+        # what is not finite stays so when multiplied by zero, and is left out
+        return flat.trunc_().reshape(x.shape).nansum(1, dtype=torch.float64) * self.step
+
+    def sum_of_blocks(self, blocks: Sequence[Sequence[Tensor]], counted: Tensor) -> Tensor:
+        """The same on a GPU, of rows in pieces [clients, rows, size] by block: each is read twice and never written."""
+        squares = [torch.stack([gpu_kernels.squares(piece) for piece in block]).sum(0) for block in blocks]
+        factors = self._factors([square.sqrt() for square in squares], counted, torch.float32)
+        pieces = [(piece, factor) for block, factor in zip(blocks, factors, strict=True) for piece in block]
+        return torch.cat([gpu_kernels.whole_sums(*piece) for piece in pieces], dim=1) * self.step
+
+    def _factors(self, norms: Sequence[Tensor], counted: Tensor, kind: torch.dtype) -> list[Tensor]:
+        """For each block, what makes clipped rows of whole grid steps; zero for rows that do not count."""
+        sound = torch.isfinite(torch.stack(list(norms))).all(dim=0) & (counted != 0)
+        shares = [fraction for _, fraction in self.blocks] or [1.0]
+        factors = (
+            _rounded_down(torch.clamp(self.bound * fraction * _SHRINK / norm, max=1.0), kind)
+            for norm, fraction in zip(norms, shares, strict=True)
+        )
+        return [torch.where(sound, factor / self.step, 0.0) for factor in factors]  # a power of two: exact

@@ -23,11 +23,12 @@ from fedsynth.federation.link import Arrival
 from fedsynth.federation.state import ServerState
 from fedsynth.models.model import with_own_layers
 from fedsynth.rng import Rng
+from fedsynth.simulator.devices import precision
 from fedsynth.simulator.store import ClientStore, DeviceStore
 
 _CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 4 * 2**30}
 _DATA_BYTES = {"cpu": 2**28, "cuda": 2**31}  # of the rows of a chunk, padded to its longest client
-_ROUND_NUMBER, _FEW = 32, 16
+_FEW = 16
 _TOGETHER = 4096  # clients whose messages are added up as they are made
 
 
@@ -44,7 +45,10 @@ class _Chunk:
 
 
 class InProcess:
-    """The simulator's link. Chunk size and devices change speed and last bits, nothing else."""
+    """The simulator's link. Chunk size and devices change speed and last bits, nothing else.
+
+    `matmul` tf32 trades digits of what clients compute at home on a GPU for speed: clip and noise come after.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class InProcess:
         rng: Rng,
         *,
         device: str = "cpu",
+        matmul: str | None = None,
         chunk: int | None = None,
         store: ClientStore | DeviceStore | None = None,
         first: int = 0,
@@ -67,6 +72,7 @@ class InProcess:
         alone = self._kind == "cuda" and len(self._devices) == 1
         self.store = store or (DeviceStore(device) if alone else ClientStore())
         self._rng = rng
+        self._matmul = matmul
         self._chunk = chunk
         self._first = first
         self._queue: deque[tuple[Job, np.ndarray, ServerState]] = deque()
@@ -112,9 +118,7 @@ class InProcess:
 
     def _train(self) -> list[Arrival]:
         chunks = [self._taken(worker) for worker in range(min(len(self._devices), len(self._queue)))]
-        with torch.backends.cudnn.flags(
-            enabled=True, allow_tf32=False
-        ):  # float32 as on a CPU, to the last bits
+        with precision(self._matmul):
             if len(chunks) == 1:
                 results = [self._worked(chunks[0])]
             else:
@@ -139,7 +143,8 @@ class InProcess:
         device = chunk.device
         with torch.cuda.device(device) if self._kind == "cuda" else nullcontext():
             data = self._rows[device].gather(chunk.filled - self._first, device)
-            data.mask[len(chunk.ids) :] = False
+            if chunk.job.together:
+                data.mask[len(chunk.ids) :] = False
             memory = {name: value.to(device) for name, value in chunk.memory.items()}
             streams = self._rng.at("client", type(chunk.job).__name__, chunk.state.version)
             messages, kept = chunk.job.client_round(chunk.state, memory, data, chunk.filled, streams)
@@ -161,13 +166,14 @@ class InProcess:
         return self._jobs[key][0]
 
     def _fill_up(self, ids: np.ndarray) -> np.ndarray:
-        """On a GPU, repeat a client (with no rows) up to a round number, so that recorded steps fit the next cohort.
+        """On a GPU, repeat a client up to a round number, so that recorded steps fit the next cohort.
 
-        A few clients come in few sizes, and filling up would cost more than recording each.
+        At most an eighth is added; what comes of it is dropped, and where sums are sent, it has no rows. A few clients
+        come in few sizes, and filling up would cost more than recording each.
         """
         if self._kind != "cuda" or len(ids) <= _FEW:
             return ids
-        missing = -len(ids) % _ROUND_NUMBER
+        missing = -len(ids) % (1 << (len(ids).bit_length() - 4))
         return np.concatenate([ids, np.repeat(ids[:1], missing)])
 
     def absent(self, *, for_good: bool = False) -> np.ndarray:

@@ -63,6 +63,9 @@ class Request:
     )
     seed: int | None = _flag("Make it repeatable, and so not private: for simulations.")
     device: str = _flag("cpu or cuda; several split a cohort: cuda:0,cuda:1.", "cpu")
+    matmul: str | None = _flag(
+        "On a GPU: float32, or tf32 for faster training with three digits in a product."
+    )
     simulate_speeds: str | None = _flag(  # as simulator/speeds.py reads it
         'Simulated clients take time: default, or for example "stragglers=0.1,factor=10".'
     )
@@ -146,11 +149,11 @@ class Request:
         return replace(self, **values, arguments=arguments)
 
     def refuse_changes(self, flags: Mapping[str, Any]) -> None:
-        """Refuse to resume a run as another one; only the place of its data and the device may change."""
+        """Refuse to resume a run as another one; only the place of its data and how it computes may change."""
         set_now = {
             name: value
             for name, value in flags.items()
-            if name not in ("data", "device") and value not in (None, ())
+            if name not in ("data", "device", "matmul") and value not in (None, ())
         }
         if self.chosen and set_now.get("recipe") == AUTO:
             del set_now["recipe"]

@@ -70,11 +70,12 @@ class Synthesizer:
         transport: str | None = None,
         seed: int | None = None,
         device: str = "cpu",
+        matmul: str | None = None,
         accept: tuple[str, ...] = (),
         chunk: int | None = None,
         **arguments: Any,
     ) -> None:
-        """`arguments` are the recipe's own (see `fedsynth recipes`); `chunk` and `device` change speed alone."""
+        """`arguments` are the recipe's own (`fedsynth recipes`); `chunk`, `device` and `matmul` change speed alone."""
         if schema is None:
             raise BadInput(
                 "schema: a Synthesizer needs a public schema: schema=Schema.load('schema.json') or schema='schema.json'"
@@ -96,6 +97,7 @@ class Synthesizer:
             transport=transport,
             seed=seed,
             device=device,
+            matmul=matmul,
             accept=accept,
             arguments=arguments,
         ).resolved(schema)

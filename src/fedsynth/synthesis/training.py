@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from dp_accounting import DpEvent
 
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
-from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError, NotPrivate, nearest
+from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.client_uses import ClientUses
 from fedsynth.federation.link import Link
@@ -34,6 +33,7 @@ from fedsynth.recipes.sharing import shared_count
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.usefulness import doubt
 from fedsynth.rng import Rng
+from fedsynth.simulator.devices import check_device
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.simulator.speeds import Speeds
 from fedsynth.simulator.store import ClientStore
@@ -90,21 +90,10 @@ def check_request(request: Request, schema: Schema, clients: Clients) -> Recipe:
     if schema.classes and len(schema.classes) < 2:
         raise BadInput(f"label {schema.label!r} has one class, {schema.classes[0]!r}; leave the label out")
     unit, _ = recipe.protection(request.unit, request.trust)
-    _check_device(request.device)
+    check_device(request.device, request.matmul)
     Speeds.parse(request.simulate_speeds or "default")
     check_claim(request, schema, unit, len(clients) if unit == "client" else clients.rows)
     return recipe
-
-
-def _check_device(name: str) -> None:
-    kinds = {each.partition(":")[0] for each in name.split(",")}
-    unknown = sorted(kinds - {"cpu", "cuda"})
-    if unknown:
-        raise BadInput(f"device={name!r}: unknown; {nearest(unknown[0], ('cpu', 'cuda'))}")
-    if len(kinds) > 1:
-        raise BadInput(f"device={name!r}: expected devices of one kind, such as cuda:0,cuda:1")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise BadInput(f"device={name!r}: torch finds no GPU on this machine; use cpu")
 
 
 def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> None:
@@ -306,9 +295,8 @@ class Training:
         """Clients in this process, with simulated speeds if those were asked for."""
         assert self.prepared.clients is not None
         request = self.prepared.request
-        link = InProcess(
-            self.prepared.clients, self.rng, device=request.device, chunk=self.chunk, store=store
-        )
+        clients, device, matmul = self.prepared.clients, request.device, request.matmul
+        link = InProcess(clients, self.rng, device=device, matmul=matmul, chunk=self.chunk, store=store)
         if request.simulate_speeds is None and not self.prepared.algorithm.schedule.buffered:
             return link
         return VirtualClock(link, Speeds.parse(request.simulate_speeds or "default"), self.rng)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
-from fedsynth.models.model import Batch, Model, layouts
+from fedsynth.models.model import Batch, Layout, Model, layouts
 from fedsynth.rng import Rng, expand_normal, subkeys
+from fedsynth.training.captured import Draws, Tapes, replayed, stacked
 from fedsynth.training.optimizer import Optimizer, Slots, keep_where
-from fedsynth.training.recording import Recording
-from fedsynth.training.rule import Loss, Rows, Rule, Step, Trained
+from fedsynth.training.rule import Drawing, Loss, Rows, Rule, Step, Trained
 
 _NOISE_AT_ONCE = 2**20  # numbers
 
@@ -42,9 +42,9 @@ class Phase:
         return tuple(self.optimizers)
 
     @cached_property
-    def recorded(self) -> dict[tuple[torch.Size, ...], Recording]:
-        """Steps recorded on a GPU, by shape: a matter of speed alone."""
-        return {}
+    def recorded(self) -> Tapes:
+        """What was recorded on a GPU: a matter of speed alone."""
+        return Tapes()
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,18 @@ def train(
     )
     loss = loss_of(model, phase.objective)
     mask = data.mask if phase.label is None else data.mask & (data.y == phase.label)
+    shape = model.objectives[phase.objective].noise
+    drawing = phase.rule.drawing(mask, ids, rng) if device.type == "cuda" else None
+    if drawing is not None:
+        draws = drawn_ahead(phase.recorded, drawing, rng.at("train").keys(ids, device), shape)
+        return run_captured(phase, loss, progress, fixed, data, draws, drawing.everyone)
     rows = list(phase.rule.batches(mask, ids, rng))
-    noise = draw_noise(rng.at("train").keys(ids, device), rows, model.objectives[phase.objective].noise)
-    if device.type == "cuda" and phase.rule.release is None:
-        return run_captured(phase, loss, progress, fixed, data, rows, noise)
+    noise = draw_noise(rng.at("train").keys(ids, device), rows, shape)
     for chosen, drawn in zip(rows, noise, strict=True):
         streams = rng.at("step", chosen.step)
         batch = take(data, chosen.index, chosen.weight)
-        step = Step(progress.params, fixed, batch, drawn, ids, streams)
+        tapes = phase.recorded if device.type == "cuda" else None
+        step = Step(progress.params, fixed, batch, drawn, ids, streams, tapes)
         gradients, losses = phase.rule.gradient(loss, step)
         active = chosen.active if phase.rule.release is None else torch.ones_like(chosen.active)
         progress = advance(phase.optimizers, progress, gradients, losses, active)
@@ -101,9 +105,10 @@ def train(
 
 def loss_of(model: Model, objective: str) -> Loss:
     """The model's loss for one client, as a function of flat vectors."""
-    shapes = layouts(model)
+    shapes: dict[str, Layout] = {}  # looked up when they are needed: not where a recorded step is replayed
 
     def loss(trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor:
+        shapes.update({} if shapes else layouts(model))
         named = {name: shapes[name].split(flat) for name, flat in {**fixed, **trained}.items()}
         return model.loss(objective, named, batch, noise)
 
@@ -143,9 +148,11 @@ def advance(
     gradients: Trained,
     losses: Tensor,
     active: Tensor,
+    everyone: bool | None = None,
 ) -> Progress:
     """One optimizer step for each part; the clients that sat out keep what they had."""
-    everyone = active.device.type == "cpu" and bool(active.all())  # asking a GPU would stall it
+    if everyone is None:
+        everyone = active.device.type == "cpu" and bool(active.all())  # asking a GPU would stall it
     params: Trained = {}
     slots: dict[str, Slots] = {}
     for name, flat in progress.params.items():
@@ -163,38 +170,29 @@ def run_captured(
     progress: Progress,
     fixed: Trained,
     data: Padded,
-    rows: list[Rows],
-    noise: Iterator[Tensor],
+    draws: Draws,
+    everyone: bool,
 ) -> Progress:
     """The same steps on a GPU, recorded once as a CUDA graph and replayed: a step is one launch instead of hundreds."""
     nothing = np.empty(0, dtype=np.int64)
 
-    def step(
-        carried: Progress, fixed: Trained, x: Tensor, y: Tensor, weight: Tensor, drawn: Tensor
-    ) -> Progress:
-        one_step = Step(carried.params, fixed, {"x": x, "y": y, "weight": weight}, drawn, nothing, Rng())
+    def step(carried: Progress, fixed: Trained, batch: Batch, drawn: Tensor) -> Progress:
+        one_step = Step(carried.params, fixed, batch, drawn, nothing, Rng())
         gradients, losses = phase.rule.gradient(loss, one_step)
-        return advance(phase.optimizers, carried, gradients, losses, weight.any(dim=1))
+        active = batch["weight"].any(dim=1)
+        return advance(phase.optimizers, carried, gradients, losses, active, everyone)
 
-    inputs = map(partial(batch_of, data, rows[0].index.shape[1]), rows, noise)
-    first = next(inputs)
-    # rows are taken before the step, so that a recording fits every cohort with as many clients and as large batches
-    signature = tuple(value.shape for value in first)
-    if signature not in phase.recorded:
-        phase.recorded[signature] = Recording(step, progress, (fixed, *first))
-    tape = phase.recorded[signature]
-    tape.load(progress, (fixed,))
-    tape.play(*first)
-    for batch in inputs:
-        tape.play(*batch)
-    return tape.result()
+    return replayed(phase.recorded, everyone, step, progress, fixed, data, draws)
 
 
-def batch_of(data: Padded, width: int, chosen: Rows, drawn: Tensor) -> tuple[Tensor, ...]:
-    """Rows, labels, weights and noise of a step; the last, shorter batch of an epoch is filled up to the width."""
-    missing = width - chosen.index.shape[1]
-    if missing:
-        chosen = chosen.padded(width)
-        drawn = torch.nn.functional.pad(drawn, (0, 0) * (drawn.dim() - 2) + (0, missing))
-    batch = take(data, chosen.index, chosen.weight)
-    return batch["x"], batch["y"], batch["weight"], drawn
+def drawn_ahead(tapes: Tapes, drawing: Drawing, keys: Tensor, shape: tuple[int, ...]) -> Draws:
+    """The rows and the noise of all steps; the last, shorter batch of an epoch is filled up with empty places."""
+
+    def draw(keys: Tensor, *inputs: Tensor) -> Draws:
+        rows = list(drawing.rows(*inputs))
+        width = rows[0].index.shape[1]
+        index, weight = [chosen.index for chosen in rows], [chosen.weight for chosen in rows]
+        return Draws(*(stacked(v, width) for v in (index, weight, list(draw_noise(keys, rows, shape)))))
+
+    bytes_kept = 4 * drawing.places * (3 + math.prod(shape))
+    return tapes.replay(drawing.sizes, bytes_kept, draw, keys, *drawing.inputs)

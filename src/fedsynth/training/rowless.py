@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
-from fedsynth.training.rule import Rows, Unprotected
+from fedsynth.training.rule import Drawing, Rows, Unprotected
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,12 @@ class Free(Unprotected):
         if self.steps < 1 or self.batch_size < 1:
             raise BadInput(f"steps={self.steps}, batch_size={self.batch_size}: both must be at least 1")
 
-    def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
+    def drawing(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Drawing:
         """The first row, over and over, in the place of rows that do not matter."""
-        index = torch.zeros(len(ids), self.batch_size, dtype=torch.int64, device=mask.device)
+        sizes = (self.steps, self.batch_size)
+        return Drawing(sizes, self.steps * len(ids) * self.batch_size, True, self._first_row, (mask,))
+
+    def _first_row(self, mask: Tensor) -> Iterator[Rows]:
+        index = torch.zeros(len(mask), self.batch_size, dtype=torch.int64, device=mask.device)
         for step in range(self.steps):
             yield Rows(index, torch.ones_like(index, dtype=torch.bool), step)

@@ -12,23 +12,26 @@ from typing import Literal, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from fedsynth.errors import BadInput
+from fedsynth.models import gpu_kernels
 from fedsynth.models.model import Batch
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.mechanism import Release, Trust
 from fedsynth.privacy.noise import client_noise
 from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng, expand_uniform, subkeys
+from fedsynth.training.captured import Tapes
 
 Trained = dict[str, Tensor]  # part -> flat vectors [clients, size]
 Loss = Callable[[Trained, Trained, Batch, Tensor], Tensor]  # one client: trained, fixed, batch, noise
 _AT_ONCE = 2**22  # numbers in a stack of record gradients; more is slower on a CPU
+_AT_ONCE_ON_GPU = 2**27  # the same; a record's activations come beside, and more fills no GPU better
 _BYTES_A_NUMBER = 256  # of a GPU's memory: a number passes through 32 bytes or so, and others need room too
+_ROUND_ROWS = 32  # pieces of a step on a GPU are filled up, so that a recording fits the next
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,6 @@ class Rows:
         """The clients [clients] that take this step."""
         return self.weight.any(dim=1)
 
-    def padded(self, width: int) -> Rows:
-        """The same rows, with empty places up to `width`."""
-        more = (0, width - self.index.shape[1])
-        return Rows(F.pad(self.index, more), F.pad(self.weight, more), self.step)
-
 
 @dataclass(frozen=True)
 class Step:
@@ -60,11 +58,56 @@ class Step:
     noise: Tensor  # the objective's, [clients, rows, ...]
     ids: np.ndarray
     rng: Rng
+    tapes: Tapes | None = None  # on a GPU
+
+    def parts(self, most: int) -> Iterator[Step]:
+        """The step in pieces of so many rows at most; on a GPU they are equal, by rows that do not count."""
+        rows = self.noise.shape[1]
+        if self.tapes is None:
+            yield from (self.part(slice(start, start + most)) for start in range(0, rows, most))
+            return
+        round_rows = min(_ROUND_ROWS, most)
+        pieces = -(-rows // (most - most % round_rows))
+        size = -(-rows // (pieces * round_rows)) * round_rows
+        for start in range(0, rows, size):
+            piece = self.part(slice(start, start + size))
+            missing = size - piece.noise.shape[1]
+            yield piece.padded(missing) if missing else piece
+
+    def padded(self, missing: int) -> Step:
+        """The same step with so many more rows, which do not count."""
+        batch = {name: _with_more_rows(value, missing) for name, value in self.batch.items()}
+        return replace(self, batch=batch, noise=_with_more_rows(self.noise, missing))
+
+    def recorded(self, work: Callable[[Step], Tensor]) -> Tensor:
+        """`work(self)`, which may look at tensors alone: on a GPU, a replay where steps of this size came before."""
+        if self.tapes is None:
+            return work(self)
+
+        def again(trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor:
+            return work(replace(self, trained=trained, fixed=fixed, batch=batch, noise=noise))
+
+        return self.tapes.replay("step", 0, again, self.trained, self.fixed, self.batch, self.noise)
 
     def part(self, rows: slice) -> Step:
         """The same step for some of its rows."""
         batch = {name: value[:, rows] for name, value in self.batch.items()}
         return replace(self, batch=batch, noise=self.noise[:, rows])
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Batches as a function of tensors alone, which a GPU can record: `rows(*inputs)` is the same for equal `sizes`."""
+
+    sizes: object
+    places: int  # in all batches together
+    everyone: bool  # whether no client sits a step out
+    rows: Callable[..., Iterator[Rows]]
+    inputs: tuple[Tensor, ...]
+
+
+def _with_more_rows(value: Tensor, missing: int) -> Tensor:
+    return torch.cat([value, value.new_zeros(len(value), missing, *value.shape[2:])], dim=1)
 
 
 class Rule(Protocol):
@@ -79,6 +122,10 @@ class Rule(Protocol):
         """The rows of each step, for clients whose rows are marked in mask [clients, rows]."""
         ...
 
+    def drawing(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Drawing | None:
+        """The same as what a GPU can record with the steps; None if its steps cannot be recorded."""
+        ...
+
     def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """Gradients of each part [clients, size], and the loss [clients]."""
         ...
@@ -88,7 +135,8 @@ def _at_once(device: torch.device) -> int:
     """How many numbers of record gradients fit at once."""
     if device.type != "cuda":
         return _AT_ONCE
-    return int(torch.cuda.get_device_properties(device).total_memory) // _BYTES_A_NUMBER
+    fitting = int(torch.cuda.get_device_properties(device).total_memory) // _BYTES_A_NUMBER
+    return min(_AT_ONCE_ON_GPU, fitting)
 
 
 def _in_dims(parts: Trained) -> dict[str, int | None]:
@@ -107,6 +155,15 @@ def plain_gradient(loss: Loss, step: Step) -> tuple[Trained, Tensor]:
 
 class Unprotected:
     """A rule of plain gradients: what protects the update, if anything, is the mechanism."""
+
+    def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
+        """The rows of each step, for clients whose rows are marked in mask [clients, rows]."""
+        drawing = self.drawing(mask, ids, rng)
+        return drawing.rows(*drawing.inputs)
+
+    def drawing(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Drawing:
+        """How the batches are drawn."""
+        raise NotImplementedError
 
     @property
     def release(self) -> Release | None:
@@ -133,18 +190,28 @@ class Epochs(Unprotected):
         if self.count < 1 or self.batch_size < 1:
             raise BadInput(f"epochs={self.count}, batch_size={self.batch_size}: both must be at least 1")
 
-    def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
+    def drawing(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Drawing:
         """A fresh order each epoch, keyed by client and row, so that padding and chunking change nothing."""
-        longest = mask.shape[1]
-        size = min(self.batch_size, longest)
-        keys = rng.at("order").keys(ids, mask.device)
-        each = torch.stack([subkeys(keys, epoch) for epoch in range(self.count)])
-        orders = torch.argsort(expand_uniform(each, (longest,)).masked_fill(~mask, 2.0), dim=2, stable=True)
-        counts = mask.sum(1, keepdim=True)
-        places = torch.arange(longest, device=mask.device) < counts
-        most = max(1, int(counts.max()))  # fewer than the longest where a phase takes some rows only
+        least, most = torch.stack(mask.sum(1).aminmax()).tolist()  # asked once: a GPU has to finish first
+        most = max(1, most)  # fewer than the longest where a phase takes some rows only
         if self.most:
             most = min(most, self.most * self.batch_size)
+        everyone = -(-least // self.batch_size) >= -(-most // self.batch_size)
+        places = self.count * len(mask) * -(-most // self.batch_size) * min(self.batch_size, mask.shape[1])
+        return Drawing(
+            (self.count, self.batch_size, most),
+            places,
+            everyone,
+            lambda keys, mask: self._ordered(keys, mask, most),
+            (rng.at("order").keys(ids, mask.device), mask),
+        )
+
+    def _ordered(self, keys: Tensor, mask: Tensor, most: int) -> Iterator[Rows]:
+        longest = mask.shape[1]
+        size = min(self.batch_size, longest)
+        each = torch.stack([subkeys(keys, epoch) for epoch in range(self.count)])
+        orders = torch.argsort(expand_uniform(each, (longest,)).masked_fill(~mask, 2.0), dim=2, stable=True)
+        places = torch.arange(longest, device=mask.device) < mask.sum(1, keepdim=True)
         for epoch, order in enumerate(orders):
             for number, start in enumerate(range(0, most, self.batch_size)):
                 stop = start + size
@@ -199,15 +266,17 @@ class DPSGD:
                 weight[client, : len(rows)] = True
             yield Rows(index.to(mask.device), weight.to(mask.device), step)
 
+    def drawing(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> None:
+        """Nothing to record: how many rows a step has is drawn by the processor, and so is its noise."""
+
     def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
         """The noisy sum of clipped per-record gradients over the expected batch size, and the noisy loss."""
         sizes = [flat.shape[-1] for flat in step.trained.values()]
         clip = self._clip(sum(sizes))
         shape, kind = (len(step.ids), sum(sizes) + 1), step.noise.dtype
-        chunk = max(1, _at_once(step.noise.device) // math.prod(shape))
         total = torch.zeros(shape, dtype=torch.float64, device=step.noise.device)
-        for start in range(0, step.noise.shape[1], chunk):
-            total += self._clipped_sum(loss, step.part(slice(start, start + chunk)), clip)
+        for part in step.parts(max(1, _at_once(step.noise.device) // math.prod(shape))):
+            total += part.recorded(lambda part: self._clipped_sum(loss, part, clip))
         scale = self.noise_multiplier * clip.bound
         drawn = client_noise(step.ids, shape[1], scale, clip.step, step.rng.at("noise"), total.device)
         mean = (total + drawn.to(total)) / self.expected_batch
@@ -226,6 +295,7 @@ class DPSGD:
         over_clients = vmap(over_rows, in_dims=(0, _in_dims(step.fixed), 0, 0))
         gradients, losses = over_clients(step.trained, step.fixed, alone, step.noise.unsqueeze(2))
         reported = losses.clamp(0, self.loss_bound) / self.loss_bound * self.report * self.clip
-        rows = torch.cat([*gradients.values(), reported.unsqueeze(-1)], dim=-1)
-        flat = clip.apply_on_grid(rows.flatten(0, 1)).reshape(rows.shape)
-        return (flat * step.batch["weight"].unsqueeze(-1)).sum(1, dtype=torch.float64)
+        pieces, last = list(gradients.values()), reported.unsqueeze(-1)
+        if gpu_kernels.can_sum(last):
+            return clip.sum_of_blocks((pieces, [last]), step.batch["weight"])
+        return clip.sum_on_grid(torch.cat([*pieces, last], dim=-1), step.batch["weight"])

@@ -176,7 +176,10 @@ LINES = (
             "pp_fedgan/results/measured/mnist_opening_more.json",
         ),
         "",
-        ("pp_fedgan/results/measured/mnist_published.json",),
+        (
+            "pp_fedgan/results/measured/mnist_published.json",
+            "pp_fedgan/results/measured/mnist_published_2.json",
+        ),
     ),
     Line(
         "PP-FedGAN, garments",

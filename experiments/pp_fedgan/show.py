@@ -137,7 +137,7 @@ def over_noise() -> None:
     """Figure 4: scores over the noise."""
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
     for data in NAMES:
-        points = sorted(
+        found = (
             (line["noise"], line)
             for name, line, _ in scored()
             if name == data
@@ -145,6 +145,7 @@ def over_noise() -> None:
             and line["noise"]
             and line.get("clients", TEN) == TEN
         )
+        points = sorted(found, key=lambda point: point[0])
         for axis, measure in zip(axes, ("fid", "kid", "is"), strict=True):
             if points:
                 axis.plot(

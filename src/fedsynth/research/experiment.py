@@ -188,6 +188,7 @@ def _image_trials(experiment: Experiment, watch: Watches) -> tuple[list[_Trial],
         experiment.train_rows,
         experiment.passes,
         Path(experiment.lenet) if experiment.lenet else None,
+        experiment.request.device,
     )
     trained = [
         judge.trial(replace(experiment.request, seed=seed), watch(number) if watch else None, experiment.fit)

@@ -61,13 +61,13 @@ class ImageTrial:
     device: str
 
 
-def kept_lenet(path: Path, schema: Schema) -> FeatureNetwork:
+def kept_lenet(path: Path, schema: Schema, device: str = "cpu") -> FeatureNetwork:
     """The LeNet whose weights were kept in a file, so that distances of different rows are in the same features."""
     if not path.is_file():
         raise BadInput(f"lenet={str(path)!r}: not found; expected the weights of a LeNet (safetensors)")
     network = LeNet(schema.channels or 1, len(schema.classes))
     network.load_state_dict(load_file(path))
-    return lenet_features(network)
+    return lenet_features(network.to(device))
 
 
 class ImageJudge:
@@ -81,6 +81,7 @@ class ImageJudge:
         rows: int | None,
         passes: int,
         lenet: Path | None = None,
+        device: str = "cpu",
     ) -> None:
         self._images, self._labels, self.schema = IMAGE_DATA[data]("train")
         if rows:
@@ -89,7 +90,7 @@ class ImageJudge:
         self._test = IMAGE_DATA[data]("test")[:2]
         self._classifiers, self._sets, self._passes = classifiers, sets, passes
         self._beside: dict[str, Performance] = {}
-        self._network = kept_lenet(lenet, self.schema) if lenet else None
+        self._network = kept_lenet(lenet, self.schema, device) if lenet else None
 
     @property
     def rows(self) -> int:
@@ -151,7 +152,7 @@ class ImageJudge:
                 value = over_seeds(f"{name}: accuracy", [each.accuracy], (number,), detail=detail)
                 scores[number].append(value)
         if self._network:
-            self._alike(self._network, [images.cpu() for images, _ in synthetic], test[0].cpu(), scores)
+            self._alike(self._network, [images for images, _ in synthetic], test[0], scores)
         return scores
 
     def _alike(

@@ -60,8 +60,8 @@ def extract(network: FeatureNetwork, images: Tensor) -> Features:
     with torch.no_grad():
         for batch in images.split(_BATCH):
             features, logits = network.run(batch)
-            values.append(features.double())
-            chances.append(logits.double().softmax(dim=1))
+            values.append(features.double().cpu())
+            chances.append(logits.double().softmax(dim=1).cpu())
     return Features(torch.cat(values).numpy(), torch.cat(chances).numpy())
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
-from fedsynth.models.model import Batch, Layout, Model, layouts
+from fedsynth.models.model import Batch, Model, layouts
 from fedsynth.rng import Rng, expand_normal, subkeys
 from fedsynth.training.captured import Draws, Tapes, replayed, stacked
 from fedsynth.training.optimizer import Optimizer, Slots, keep_where
@@ -105,10 +105,9 @@ def train(
 
 def loss_of(model: Model, objective: str) -> Loss:
     """The model's loss for one client, as a function of flat vectors."""
-    shapes: dict[str, Layout] = {}  # looked up when they are needed: not where a recorded step is replayed
+    shapes = layouts(model)
 
     def loss(trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor:
-        shapes.update({} if shapes else layouts(model))
         named = {name: shapes[name].split(flat) for name, flat in {**fixed, **trained}.items()}
         return model.loss(objective, named, batch, noise)
 

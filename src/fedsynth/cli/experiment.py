@@ -104,9 +104,10 @@ def inversion(
     seed: Annotated[int, option("Another draw of clients and starts.")] = 0,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Rebuild rows or images from single updates of the first round, as a server without secure sums could.
+    """Rebuild rows from single updates: an attack.
 
-    Each attacked client has one row. Tables are read in closed form; images take a search of some minutes.
+    The attacker is a server without secure sums, in the first round; each attacked client has one row or image. Tables
+    are read in closed form; images take a search of some minutes.
 
     Example: fedsynth experiment inversion fvae --data adult
     """

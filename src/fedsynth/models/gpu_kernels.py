@@ -279,8 +279,8 @@ if triton is not None:
                 where = tl.load(terms + TERMS + k, mask=k < TERMS, other=0)
                 tap = tl.load(terms + 2 * TERMS + k, mask=k < TERMS, other=0)
                 weight = tl.load(w + first * apart + where, mask=tap != 0, other=0.0)
-                seen = (tap[:, None] & inside[None, :]) != 0
-                number = tl.load(source + (base[None, :] + step[:, None]), mask=seen, other=0.0)
+                in_map = (tap[:, None] & inside[None, :]) != 0
+                number = tl.load(source + (base[None, :] + step[:, None]), mask=in_map, other=0.0)
                 product += weight[:, None] * number
             tl.store(result + image * image_result + first * area + goal, tl.sum(product, axis=0), mask=goes)
         else:
@@ -293,8 +293,8 @@ if triton is not None:
                 tap = tl.load(terms + 2 * TERMS + k, mask=k < TERMS, other=0)
                 real = (m[:, None] < channels) & (tap[None, :] != 0)
                 weight = tl.load(w + (m * apart)[:, None] + where[None, :], mask=real, other=0.0)
-                seen = (tap[:, None] & inside[None, :]) != 0
-                number = tl.load(source + (base[None, :] + step[:, None]), mask=seen, other=0.0)
+                in_map = (tap[:, None] & inside[None, :]) != 0
+                number = tl.load(source + (base[None, :] + step[:, None]), mask=in_map, other=0.0)
                 total = tl.dot(weight, number, total, input_precision=PRECISION)
             goal = image * image_result + goal
             tl.store(
@@ -329,8 +329,8 @@ if triton is not None:
             rest = image * (outputs * PLACES) + place
             here = (o[:, None] < outputs) & (k[None, :] < count)
             value = tl.load(y + (o * PLACES)[:, None] + rest[None, :], mask=here, other=0.0)
-            seen = (inside[:, None] & tap[None, :]) != 0
-            number = tl.load(x + (base[:, None] + step[None, :]), mask=seen, other=0.0)
+            in_map = (inside[:, None] & tap[None, :]) != 0
+            number = tl.load(x + (base[:, None] + step[None, :]), mask=in_map, other=0.0)
             total = tl.dot(value, number, total, input_precision=PRECISION)
         w += (tl.program_id(2).to(tl.int64) * clients + client) * outputs * taps
         tl.store(

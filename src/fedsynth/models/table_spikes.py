@@ -37,9 +37,9 @@ class SpikedColumn:
         cells, noise = self.cells[numbers], 1 / math.sqrt(float(on_grid.precision))
         usual = np.maximum(column.shares, 0.0)[cells] / np.bincount(cells)[cells]
         excess = on_grid.shares[numbers] - usual
-        seen = excess > (math.sqrt(2 * math.log(len(numbers))) + _SEEN) * noise
-        order = np.argsort(-np.where(seen, excess, -np.inf), kind="stable")
-        best = numbers[order[: min(self.most, int(seen.sum()))]]
+        clear_of_noise = excess > (math.sqrt(2 * math.log(len(numbers))) + _SEEN) * noise
+        order = np.argsort(-np.where(clear_of_noise, excess, -np.inf), kind="stable")
+        best = numbers[order[: min(self.most, int(clear_of_noise.sum()))]]
         return (*best.tolist(), *[-1] * (self.most - len(best)))
 
     def apart(self, column: Measured, on_grid: Measured, spikes: tuple[int, ...]) -> Measured:
@@ -88,12 +88,12 @@ def values_apart(
     """
     many, of = len(sizes), dict(spiked)
     on_grids = {one.columns[0] - 2 * many: one for one in tables if one.columns[0] >= 2 * many}
-    seen = []
+    measured = []
     for one in tables:
         column = one.columns[0] % many
         if column in on_grids and one.columns == (column,):
-            seen.append(of[column].apart(one, on_grids[column], spikes[column]))
+            measured.append(of[column].apart(one, on_grids[column], spikes[column]))
         elif one.columns[0] < 2 * many:
             whole = column in of and len(one.shares) == sizes[column]
-            seen.append(of[column].known(one, spikes[column]) if whole else one)
-    return seen
+            measured.append(of[column].known(one, spikes[column]) if whole else one)
+    return measured

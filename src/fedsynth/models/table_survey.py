@@ -52,11 +52,11 @@ class Survey:
         if not self.answers or not spiked:
             return ()
         tables = self.answers[0].measured(self.total)
-        found = {
+        spikes = {
             column: of.spikes(on_grid, tables[column])
             for (column, of), on_grid in zip(spiked.items(), tables[many:], strict=True)
         }
-        return tuple(found.get(column, ()) for column in range(many) if column != self.plan.label)
+        return tuple(spikes.get(column, ()) for column in range(many) if column != self.plan.label)
 
     @property
     def row_weight(self) -> float:

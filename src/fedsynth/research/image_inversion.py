@@ -41,17 +41,28 @@ def image_inversion(algorithm: Algorithm, rows: Clients, rng: Rng, steps: int = 
     """
     try:
         check(algorithm, rows)
-        seen = first_round(algorithm, rows, MOST_CLIENTS, rng)
+        attacked = first_round(algorithm, rows, MOST_CLIENTS, rng)
     except (BadInput, Incompatible) as error:
         return [failure(name, str(error), goal=_GOAL) for name in NAMES]
-    images, labels, count = seen.rows.x, seen.rows.y, len(seen.messages)
-    sides = seen.messages, seen.noisy[None].expand(count, -1)
-    found = [rebuilt(algorithm, seen.start.parts, each, labels, rng, steps) for each in sides]
+    images, labels, count = attacked.rows.x, attacked.rows.y, len(attacked.messages)
+    sides = attacked.messages, attacked.noisy[None].expand(count, -1)
+    images_again = [rebuilt(algorithm, attacked.start.parts, each, labels, rng, steps) for each in sides]
     usual = likeness(images.float().mean(0, keepdim=True).expand_as(images), images)
-    detail: dict[str, Any] = {"baseline": usual, "clients": count, "visible": seen.visible, "steps": steps}
+    detail: dict[str, Any] = {
+        "baseline": usual,
+        "clients": count,
+        "visible": attacked.visible,
+        "steps": steps,
+    }
     return [
-        Score(NAMES[0], likeness(found[0], images), _GOAL, (-1.0, 1.0), detail=detail),
-        Score(NAMES[1], likeness(found[1], images), _GOAL, (-1.0, 1.0), detail={**detail, "visible": True}),
+        Score(NAMES[0], likeness(images_again[0], images), _GOAL, (-1.0, 1.0), detail=detail),
+        Score(
+            NAMES[1],
+            likeness(images_again[1], images),
+            _GOAL,
+            (-1.0, 1.0),
+            detail={**detail, "visible": True},
+        ),
     ]
 
 
@@ -101,10 +112,12 @@ def rebuilt(
     for _ in range(steps):
         optimizer.zero_grad()
         images = searched[0].sigmoid()
-        found = gradients(moving, images, labels, searched[1])
+        directions = gradients(moving, images, labels, searched[1])
         if signs:
-            found = found / (found.abs() + found.detach().abs().mean(dim=1, keepdim=True) + 1e-12)
-        apart = 1 - F.cosine_similarity(found, aimed, dim=1)
+            directions = directions / (
+                directions.abs() + directions.detach().abs().mean(dim=1, keepdim=True) + 1e-12
+            )
+        apart = 1 - F.cosine_similarity(directions, aimed, dim=1)
         rough = images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()
         (apart.sum() + _SMOOTH * count * rough).backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -79,21 +79,24 @@ def _doublings(cells: int) -> tuple[int, ...]:
 
 
 def _runs(shares: np.ndarray, noise: float, most: int, ends: tuple[int, ...] = ()) -> np.ndarray:
-    """Neighboring cells in runs, each seen above noise or ended; few cells stay by themselves where they are seen."""
+    """Neighboring cells in runs, each seen above noise or ended; few cells stay by themselves where they are seen.
+
+    A run is seen as soon as its last cells are: the noise of empty ones before them hides nothing.
+    """
     most = most if len(shares) <= most else max(1, most - len(ends))
     total = float(np.maximum(shares, 0).sum())
     enough = _HIDDEN * noise if len(shares) <= most else max(total / most, 2 * _HIDDEN * noise)
+    least = np.maximum(enough, _HIDDEN * noise * np.sqrt(np.arange(1, len(shares) + 1)))
     groups, count = np.zeros(len(shares), dtype=np.int64), 0
-    mass = clear = 0.0  # of the run: all cells, and those that are seen by themselves
-    width = 0
+    last = np.zeros(0)  # the sums of the run's last cell, its last two, ...
+    clear = 0.0  # the sum of the run's cells that are seen by themselves
     for place, share in enumerate(shares.tolist()):
         groups[place] = count
-        mass, width = mass + share, width + 1
+        last = share + np.concatenate([[0.0], last])
         clear += share if share > _HIDDEN * noise else 0.0
-        visible = clear >= enough or mass >= max(enough, _HIDDEN * noise * math.sqrt(width))
-        if visible or place in ends:
-            count, mass, clear, width = count + 1, 0.0, 0.0, 0
-    if width and count:  # what is left at the end is not seen by itself
+        if clear >= enough or (last >= least[: len(last)]).any() or place in ends:
+            count, clear, last = count + 1, 0.0, np.zeros(0)
+    if len(last) and count:  # what is left at the end is not seen by itself
         groups[groups == count] = count - 1
     return groups
 

@@ -18,6 +18,11 @@ from fedsynth.deploy.nvflare.streams import Appointments
 STREAMS = 200
 
 
+def remembered() -> int:
+    """How many of these tests' streams are not forgotten; the process may have others, of an engine that works."""
+    return sum(("server", number) in RxTask.rx_task_map for number in range(STREAMS))
+
+
 @pytest.fixture
 def streams(monkeypatch):
     """Answers of the engine that came whole, in a process that has our executor."""
@@ -42,12 +47,12 @@ def test_hundreds_of_finished_streams_need_one_thread(streams):
     before = threading.active_count()
     streams(60.0)
     assert threading.active_count() <= before + 1
-    assert len(RxTask.rx_task_map) == STREAMS, "a sender that repeats itself still gets its answer"
+    assert remembered() == STREAMS, "a sender that repeats itself still gets its answer"
 
 
 def test_streams_are_forgotten_when_their_time_is_over(streams):
     streams(0.2)
-    until("no stream is left", lambda: not RxTask.rx_task_map, patience_s=20, every_s=0.05)
+    until("no stream is left", lambda: not remembered(), patience_s=20, every_s=0.05)
 
 
 def test_appointments_are_met_in_the_order_of_their_times_and_cancelled_ones_never():

@@ -147,3 +147,10 @@ def test_exact_numbers_that_many_rows_have_come_back(unit):
         assert abs(exactly.mean() - (score == number).mean()) < 0.02
         assert (rows["ill"][exactly] == label).mean() > 0.95
     assert (rows["score"].round(1) == 13.8).mean() < 0.01
+
+
+def test_noise_draws_no_numbers_that_do_not_stand_out():
+    schema = Schema(columns=(Column("weight", "integer", min=1, max=5000), SCHEMA.column("ill")))
+    rows = pd.DataFrame({"weight": np.arange(2000, 3000), "ill": ["no", "yes"] * 500})
+    synthesizer = Synthesizer("marginals", schema, epsilon=0.3, delta=1e-5, seed=0, most_values=200).fit(rows)
+    assert synthesizer.sample(20_000, seed=1)["weight"].value_counts(normalize=True).max() < 0.01

@@ -61,8 +61,18 @@ class SpikedColumn:
     def known(self, one: Measured, spikes: tuple[int, ...]) -> Measured:
         """A table whose first column this is, with nothing for spikes that are not known: no row has them."""
         shares = one.shares.copy()
-        shares[self.first : self.first + self.most][np.array(spikes) < 0] = 0.0
+        shares[~self.exist(spikes, len(shares))] = 0.0
         return replace(one, shares=shares)
+
+    def exist(self, spikes: tuple[int, ...], size: int) -> np.ndarray:
+        """Which values rows may have: all but spikes that are not known.
+
+        >>> SpikedColumn(np.array([0, 0, 1, 1, -1]), 2, 2).exist((2, -1), 5)
+        array([ True,  True,  True, False,  True])
+        """
+        exist = np.ones(size, dtype=bool)
+        exist[self.first : self.first + self.most] = np.array(spikes) >= 0
+        return exist
 
     def homes(self, spikes: tuple[int, ...], size: int) -> np.ndarray:
         """The cell that each value belongs to if it is a spike, else -1; unknown spikes belong to the first.

@@ -127,20 +127,27 @@ class Survey:
             for columns, one in self.measured.items()
             if max(columns) >= len(self.sizes) and len(columns) > 1
         }
+        calmed_shares = map(self._calm, range(len(self.sizes)))
         return [
             calm if detail is None else detailed(calm, merged, detail)
-            for calm, merged, detail in zip(self._calmed, self.maps, map(fine.get, self._fine), strict=True)
+            for calm, merged, detail in zip(calmed_shares, self.maps, map(fine.get, self._fine), strict=True)
         ]
 
-    @property
-    def _calmed(self) -> list[np.ndarray]:
-        """The share of each value; inside a merged one they are as unequal as can be told from noise."""
-        return [
-            calmed(one.shares, merged, 1 / float(one.precision), masses, ordered, self._usual(column))
-            for column, (one, merged, masses, ordered) in enumerate(
-                zip(self.singles, self.maps, self.distributions, self.plan.ordered, strict=True)
-            )
-        ]
+    def _calm(self, column: int) -> np.ndarray:
+        """The share of each value that rows may have; inside a merged one as unequal as can be told from noise."""
+        one, usual, of = self.singles[column], self._usual(column), dict(self.plan.spiked).get(column)
+        size = len(one.shares)
+        known = np.ones(size, dtype=bool) if of is None else of.exist(self.spikes[column], size)
+        calm = np.zeros(size)
+        calm[known] = calmed(
+            one.shares[known],
+            self.maps[column][known],
+            1 / float(one.precision),
+            self.distributions[column],
+            self.plan.ordered[column],
+            None if usual is None else usual[known],
+        )
+        return calm
 
     @cached_property
     def _laws(self) -> dict[int, np.ndarray]:

@@ -276,3 +276,14 @@ def test_a_choice_of_tables_that_reads_exact_counts_is_found(build, ten):
     planted = replace(algorithm, learn=replace(learning, surveyed=peeking))
     (state,) = train_together(planted, [ten["table"]], Rng(1))
     assert not questions_follow(state, learning)
+
+
+def test_numbers_one_by_one_take_no_more_cells_than_are_free():
+    areas = {"name": "area", "type": "categorical", "categories": [str(number) for number in range(800)]}
+    score = {"name": "score", "type": "integer", "min": 0, "max": 200}
+    schema = Schema.from_dict({"version": 1, "kind": "table", "columns": [areas, score]})
+    recipe = recipe_named("marginals")
+    for most_cells, grids in ((1000, False), (1200, True)):
+        values = recipe.values({"noise_multiplier": 1.0, "most_cells": most_cells})
+        form = recipe.build(recipe.task(schema, 1000), values).record_sums.form
+        assert form.table_cells <= most_cells and any(form.grids) == grids

@@ -70,12 +70,12 @@ class Grid:
 
 
 def open_spikes(schema: Schema, most_cells: int) -> Spikes:
-    """Room for the numbers that will stand by themselves, in columns whose grids have so many cells together."""
+    """Room for the numbers that will stand by themselves, in columns whose grids and spikes fill so many cells."""
     grids = [Grid.of(column) for column in Table(schema).learned]
     spikes: dict[int, tuple[int, ...]] = {}
     known = ((grid.numbers, place) for place, grid in enumerate(grids) if grid is not None)
     for numbers, place in sorted(known):
-        most_cells -= numbers + 1
+        most_cells -= numbers + 1 + SPIKES
         if most_cells >= 0:
             spikes[place] = (-1,) * SPIKES
     return tuple(spikes.get(place, ()) for place in range(len(grids))) if spikes else ()

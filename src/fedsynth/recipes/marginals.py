@@ -187,7 +187,8 @@ def marginals(
     if task.kind != "table":
         raise Incompatible(f"kind={task.kind}: marginals counts the values of tables")
     most_cells = asking.most_cells
-    domain = TableDomain(task.schema, spikes=open_spikes(task.schema, most_cells // _ON_GRIDS))
+    room = min(most_cells // _ON_GRIDS, most_cells - sum(TableDomain(task.schema).sizes))
+    domain = TableDomain(task.schema, spikes=open_spikes(task.schema, room))
     sizes = domain.sizes
     unit = task.unit if task.private else "client"
     plan = Plan(

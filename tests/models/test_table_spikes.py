@@ -63,6 +63,15 @@ def test_a_number_lies_where_the_grid_says(name):
     assert (codes[~zero & ~own] == cells[~zero & ~own]).all() and (codes[own] >= FINEST).all()
 
 
+def test_rows_on_another_device_are_read_there():
+    x, y = (
+        torch.zeros(2, DOMAIN.encoding.width, device="meta"),
+        torch.zeros(2, dtype=torch.int64, device="meta"),
+    )
+    assert DOMAIN.codes(x, y).device == x.device
+    assert {places.device for places in DOMAIN.grid_places(x).values()} == {x.device}
+
+
 def test_spikes_written_into_rows_are_these_numbers_and_are_read_again():
     codes = torch.tensor(
         [[FINEST + 1, FINEST + 1, FINEST], [FINEST + 2, FINEST, FINEST + 1], [FINEST + 4, 3, 5]]

@@ -146,10 +146,10 @@ class Axis:
         else:
             code = (at * self.cells).to(torch.int64).clamp(0, self.cells - 1)
         if self.grid is not None and max(self.spikes) >= 0:
-            order = np.argsort(self.spikes)
-            spikes, place = torch.from_numpy(np.array(self.spikes)[order]), self.grid.places(at)
+            order = torch.tensor(self.spikes, device=x.device).argsort()
+            spikes, place = torch.tensor(self.spikes, device=x.device)[order], self.grid.places(at)
             near = torch.searchsorted(spikes, place).clamp(max=len(spikes) - 1)
-            code = torch.where(spikes[near] == place, self.first_spike + torch.from_numpy(order)[near], code)
+            code = torch.where(spikes[near] == place, self.first_spike + order[near], code)
         if self.zero is not None:
             code = torch.where(at == self.zero, self.cells, code)
         return torch.where(entry == block.bins, self.size - 1, code) if block.missing else code

@@ -52,6 +52,13 @@ def test_linked_tables_and_images_are_reviewed_by_the_names_that_inferred_has():
     assert schema.made_public().inferred() == ()
 
 
+def test_decimals_that_one_row_alone_has_are_shown_to_whoever_calls_them_public():
+    doses = pd.DataFrame({"dose": [0.5, 1.5, 2.5, 3.14159], "ward": ["a", "b", "a", "b"]})
+    dose = inferred_in(Schema.draft(doses))[0]
+    assert dose.described == "continuous, 0.5 to 3.14159 (5 decimals)"
+    assert dose.proposal.allowed() == "0 to 5 (5 decimals)"
+
+
 def test_a_label_is_not_dropped():
     schema = Schema.draft(pd.DataFrame({"age": [1, 2, 3], "ill": ["no", "yes", "no"]}), label="ill")
     with pytest.raises(BadInput, match="is the label"):

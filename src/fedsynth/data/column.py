@@ -168,11 +168,16 @@ class Column:
 
         >>> Column("age", "integer", min=0, max=99, missing=True).allowed()
         '0 to 99, or missing'
+        >>> Column("dose", "continuous", min=0.0, max=5.0, decimals=2).allowed()
+        '0 to 5 (2 decimals)'
         """
         if self.type == "id":
             return "made anew"
         if self.numeric:
             words = f"{self.text(self.bounds[0])} to {self.text(self.bounds[1])}"
+            words += (
+                f" ({self.decimals} decimal{'s' * (self.decimals != 1)})" if self.decimals is not None else ""
+            )
         else:
             more = len(self.labels) - most
             words = ", ".join(map(_shown, self.labels[:most])) + (f" and {more} more" if more > 0 else "")

@@ -66,7 +66,7 @@ def proposed(column: Column) -> Column:
     >>> proposed(Column("age", "integer", min=18, max=91)).allowed()
     '0 to 120'
     >>> proposed(Column("stay", "continuous", min=0.4, max=37.5, decimals=1)).allowed()
-    '0 to 50'
+    '0 to 50 (1 decimal)'
     >>> proposed(Column("admission", "date", min="2019-02-11", max="2021-07-30")).allowed()
     '2019-01-01 to 2021-12-31'
     """

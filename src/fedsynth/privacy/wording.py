@@ -83,7 +83,7 @@ def caveats_inferred(columns: Sequence[str]) -> list[str]:
     """The sentence on columns that were looked at without paying."""
     return _on_columns(
         columns,
-        "Types, bounds or categories of these columns were read from the rows without any protection",
+        "Types, decimals, bounds or categories of these columns were read from the rows without any protection",
         "The guarantee does not cover what they reveal.",
     )
 
@@ -92,7 +92,7 @@ def caveats_accepted(columns: Sequence[str]) -> list[str]:
     """The sentence on columns whose bounds were proposed from rows and taken without asking."""
     return _on_columns(
         columns,
-        "Bounds or categories of these columns were proposed from the rows and accepted all at once",
+        "Types, decimals, bounds or categories of these columns were proposed from the rows and accepted all at once",
         "The guarantee covers what they reveal only if they are publicly known without these rows.",
     )
 

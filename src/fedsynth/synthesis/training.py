@@ -115,8 +115,8 @@ def check_claim(request: Request, schema: Schema, unit: Unit, units: int) -> Non
             else "say what is publicly known with `schema.made_public`"
         )
         raise NotPrivate(
-            f"columns {', '.join(inferred[:_NAMED])}{more}: types, bounds or categories were read from rows without "
-            f"paying; {review}, or say --accept inferred"
+            f"columns {', '.join(inferred[:_NAMED])}{more}: types, decimals, bounds or categories were read from "
+            f"rows without paying; {review}, or say --accept inferred"
         )
 
 

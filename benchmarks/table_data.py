@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedsynth.data.conform import conform
 from fedsynth.data.rand_health import hold_out, rand_health, words
 from fedsynth.data.schema import Column, Schema
 from fedsynth.data.table import Table
-from fedsynth.data.values import read_values
+from fedsynth.data.values import conform, read_values
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.research.datasets import adult, epileptic_seizure, heart_disease
 from fedsynth.rng import Rng

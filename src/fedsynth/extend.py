@@ -15,8 +15,7 @@ from fedsynth.federation.algorithm import Algorithm, Home
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, FixedCohort, PoissonCohort, Rotation, Schedule
 from fedsynth.federation.server import Momentum, ServerAdam
-from fedsynth.models.model import Batch, Model, Objective, Params, call, total_size, weighted_mean
-from fedsynth.models.rows import draw_rows
+from fedsynth.models.model import Batch, Model, Objective, Params, call, draw_rows, total_size, weighted_mean
 from fedsynth.privacy.central import CentralGaussian
 from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.local import LocalGaussian

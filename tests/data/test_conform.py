@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fedsynth.data.column import Column
-from fedsynth.data.conform import conform
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import check
+from fedsynth.data.values import conform
 
 
 def conformed(column, values, source="paid"):

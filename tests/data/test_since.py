@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedsynth.data.encode import anchors_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.since import anchors_of
 from fedsynth.data.table import Table, valid_rows
 
 DAYS = {"min": "2020-01-01", "max": "2021-12-31"}

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from fedsynth.data.column import Column
+from fedsynth.data.encode import DAYS
 from fedsynth.data.rule_parser import parse_rule
 from fedsynth.data.schema import Schema
-from fedsynth.data.since import DAYS
 from fedsynth.data.values import read_values
 from fedsynth.errors import BadInput
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedsynth.data.column import Column
+from fedsynth.data.encode import DAYS, Anchor, whole_numbers
 from fedsynth.data.linked import LinkedSchema, LinkedTable
-from fedsynth.data.since import DAYS, Anchor, whole_numbers
 
 
 def anchor_of(schema: LinkedSchema, table: LinkedTable, name: str) -> Anchor | None:

@@ -13,9 +13,9 @@ import pandas as pd
 
 from fedsynth.data.column import Column
 from fedsynth.data.draft_rules import ENOUGH, keeps_order, readable, seconds_of
+from fedsynth.data.encode import DAYS
 from fedsynth.data.linked import LinkedTable
 from fedsynth.data.schema import Schema
-from fedsynth.data.since import DAYS
 from fedsynth.data.values import read_values
 
 Frames = Mapping[str, pd.DataFrame]

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import RawClients
-from fedsynth.data.conform import conform
 from fedsynth.data.histories import Histories
 from fedsynth.data.linked import LinkedSchema, Rows, Unlinked, link
 from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.reading import read_tables
 from fedsynth.data.table_files import write_table
-from fedsynth.data.values import write_values
+from fedsynth.data.values import conform, write_values
 from fedsynth.errors import BadInput
 
 Frames = Mapping[str, pd.DataFrame]

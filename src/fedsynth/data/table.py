@@ -12,13 +12,20 @@ import numpy as np
 
 from fedsynth.data.clients import RawClients, clients_from
 from fedsynth.data.column import Column
-from fedsynth.data.conform import conform
-from fedsynth.data.encode import Block, CompactRows, block_entries, blocks_of, read_block
+from fedsynth.data.encode import (
+    Block,
+    CompactRows,
+    anchors_of,
+    block_entries,
+    blocks_of,
+    counted_since,
+    moments_again,
+    read_block,
+)
 from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.schema import Schema, constraint_problems
-from fedsynth.data.since import anchors_of, counted_since, moments_again
 from fedsynth.data.table_files import write_parts, write_table
-from fedsynth.data.values import read_values, write_values
+from fedsynth.data.values import conform, read_values, write_values
 from fedsynth.errors import BadInput, nearest
 from fedsynth.late import pd
 

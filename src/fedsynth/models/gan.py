@@ -20,8 +20,7 @@ from torch.func import grad
 
 from fedsynth.data.encode import Block
 from fedsynth.models.dcgan import Critic, Painter, PublishedCritic, PublishedPainter
-from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.rows import draw_rows
+from fedsynth.models.model import Batch, Objective, Params, call, draw_rows, weighted_mean
 from fedsynth.models.vae import mlp, one_hot
 from fedsynth.rng import Rng
 

@@ -6,15 +6,17 @@ is stored, optimised, clipped, encrypted and sent; a stack of them, [clients, si
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedsynth.data.encode import Block
 from fedsynth.rng import Rng
 
 Params = dict[str, Tensor]
@@ -156,6 +158,26 @@ def sample_pieces(
     """Encoded rows and their labels, `size` at a time; `first` is the number of the first piece."""
     for number, piece in enumerate(labels.split(size), first):
         yield model.sample(params, piece, rng.at("piece", number)), piece
+
+
+def draw_rows(logits: Tensor, blocks: Sequence[Block], width: int, generator: torch.Generator) -> Tensor:
+    """Encoded rows [count, width] drawn from logits [count, choices], block after block.
+
+    An ordered column's number is uniform within the bin that was drawn.
+    """
+    rows = torch.zeros(len(logits), width)
+    start = 0
+    for block in blocks:
+        chances = F.softmax(logits[:, start : start + block.size], dim=-1)
+        choice = torch.multinomial(chances, 1, generator=generator)
+        rows.scatter_(1, block.start + choice, 1.0)
+        if block.ordered:
+            within = torch.rand(len(logits), generator=generator)
+            position = (choice[:, 0] + within) / block.bins
+            missing = choice[:, 0] >= block.bins
+            rows[:, block.start + block.size] = torch.where(missing, 0.5, position)
+        start += block.size
+    return rows
 
 
 def total_size(model: Model, parts: Iterable[str]) -> int:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedsynth.data.conditions import Condition
-from fedsynth.data.encode import numbers_at
-from fedsynth.data.since import anchors_of
+from fedsynth.data.encode import anchors_of, numbers_at
 from fedsynth.models.table_domain import TableDomain
 
 _INSIDE = (np.arange(256) + 0.5) / 256  # places in a cell of numbers at which a condition is tried

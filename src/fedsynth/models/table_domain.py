@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsynth.data.column import Column
-from fedsynth.data.encode import Block, numbers_at, positions
+from fedsynth.data.encode import Block, moments_again, numbers_at, positions
 from fedsynth.data.schema import Schema
-from fedsynth.data.since import moments_again
 from fedsynth.data.table import Table
 from fedsynth.models.table_spikes import SpikedColumn
 from fedsynth.rng import Rng

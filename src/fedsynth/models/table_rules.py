@@ -9,9 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from fedsynth.data.column import Column
-from fedsynth.data.encode import numbers_at
+from fedsynth.data.encode import Anchor, anchors_of, numbers_at
 from fedsynth.data.rules import Interval
-from fedsynth.data.since import Anchor, anchors_of
 from fedsynth.models.graphical import JunctionTree, spread
 from fedsynth.models.table_domain import TableDomain
 

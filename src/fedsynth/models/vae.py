@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from fedsynth.data.encode import Block
 from fedsynth.models.deep_image import DeepDecoder, DeepEncoder
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
-from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.rows import draw_rows
+from fedsynth.models.model import Batch, Objective, Params, call, draw_rows, weighted_mean
 from fedsynth.rng import Rng
 
 _LOGIT_BOUND = 15.0  # keeps exp() and the loss finite, so that no client can make the sum explode

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from fedsynth.data.encode import Block
 from fedsynth.models.layers import ConvTranspose2d
-from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.rows import draw_rows
+from fedsynth.models.model import Batch, Objective, Params, call, draw_rows, weighted_mean
 from fedsynth.models.vae import ImageEncoder, one_hot
 from fedsynth.rng import Rng
 

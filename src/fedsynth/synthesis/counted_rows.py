@@ -9,9 +9,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from fedsynth.data.conditions import Condition
+from fedsynth.data.encode import anchors_of
 from fedsynth.data.modality import Data, modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.since import anchors_of
 from fedsynth.errors import BadInput
 from fedsynth.models.distribution import Distribution, drawn_codes
 from fedsynth.models.table_domain import TableDomain

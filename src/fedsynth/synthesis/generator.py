@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fedsynth.data.atomic import write_file
 from fedsynth.data.conditions import Condition, read_conditions
+from fedsynth.data.encode import anchors_of
 from fedsynth.data.modality import Data, Modality, modality_of
 from fedsynth.data.schema import Schema
-from fedsynth.data.since import anchors_of
 from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
 from fedsynth.models.distribution import Distribution

@@ -24,11 +24,11 @@ from fedsynth.data.cells import KINDS, MOMENT_KINDS, TEXT, WHOLE, Cells, number_
 from fedsynth.data.clients import Clients, RawClients
 from fedsynth.data.clock import UNITS, seconds_of
 from fedsynth.data.column import LARGEST_RANGE, Column
-from fedsynth.data.conform import ABSENT, OTHER, UNFIT, fit_of
 from fedsynth.data.declaration import Declared, all_declared, declared
 from fedsynth.data.draft import require_columns
 from fedsynth.data.draft_column import is_code, written_dtype
 from fedsynth.data.schema import Schema
+from fedsynth.data.values import ABSENT, OTHER, UNFIT, fit_of
 from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.federation.statistics import CellShares, Holdings
 from fedsynth.privacy.ledger import Ledger

@@ -9,9 +9,9 @@ import pytest
 from fedsynth.data.cells import KINDS, read_cells
 from fedsynth.data.clients import clients_from
 from fedsynth.data.column import Column
-from fedsynth.data.conform import UNFIT, fit_of
 from fedsynth.data.declaration import Declared, declared
 from fedsynth.data.draft import Wishes, draft_schema
+from fedsynth.data.values import UNFIT, fit_of
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.statistics import CellShares
 from fedsynth.privacy.central import CentralGaussian

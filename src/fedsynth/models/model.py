@@ -152,10 +152,17 @@ def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
     return (values * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
+def named_params(model: Model, parts: Mapping[str, Tensor]) -> dict[str, Params]:
+    """Give flat parts their names and shapes back."""
+    shapes = layouts(model)
+    return {part: shapes[part].split(flat) for part, flat in parts.items()}
+
+
 def sample_pieces(
-    model: Model, params: Mapping[str, Params], labels: Tensor, rng: Rng, size: int, first: int = 0
+    model: Model, parts: Mapping[str, Tensor], labels: Tensor, rng: Rng, size: int, first: int = 0
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Encoded rows and their labels, `size` at a time; `first` is the number of the first piece."""
+    """Encoded rows and their labels, `size` at a time, from flat parts; `first` is the number of the first piece."""
+    params = named_params(model, parts)
     for number, piece in enumerate(labels.split(size), first):
         yield model.sample(params, piece, rng.at("piece", number)), piece
 

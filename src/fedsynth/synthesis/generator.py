@@ -23,7 +23,7 @@ from fedsynth.data.table import Table, valid_rows
 from fedsynth.errors import BadInput
 from fedsynth.models.distribution import Distribution
 from fedsynth.models.marginals import MarginalModel
-from fedsynth.models.model import Model, Params, layouts, sample_pieces
+from fedsynth.models.model import Model, Params, layouts, named_params, sample_pieces
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
@@ -61,8 +61,7 @@ class Generator:
     @cached_property
     def params(self) -> Mapping[str, Params]:
         """The parameters by part and name."""
-        shapes = layouts(self.model)
-        return {part: shapes[part].split(flat) for part, flat in self.parts.items()}
+        return named_params(self.model, self.parts)
 
     @cached_property
     def _distribution(self) -> Distribution:
@@ -116,7 +115,7 @@ class Generator:
         if isinstance(self.model, MarginalModel):
             drawn = counted_rows(self.model.domain, self._distribution, labels.numpy(), rng, after // PIECE)
             return self._modality.numbered(drawn, after)
-        pieces = sample_pieces(self.model, self.params, labels, rng, PIECE, after // PIECE)
+        pieces = sample_pieces(self.model, self.parts, labels, rng, PIECE, after // PIECE)
         parts = [self._modality.decode_all(x, y) for x, y in pieces]
         return self._modality.numbered(self._modality.join(parts), after)
 
@@ -148,7 +147,7 @@ class Generator:
         return torch.multinomial(torch.from_numpy(chances), rows, replacement=True, generator=generator)
 
     def _draw(self, labels: Tensor, rng: Rng) -> Tensor:
-        return torch.cat([x for x, _ in sample_pieces(self.model, self.params, labels, rng, PIECE)])
+        return torch.cat([x for x, _ in sample_pieces(self.model, self.parts, labels, rng, PIECE)])
 
     def _rows(self, labels: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
         """Encoded rows with these labels that keep the schema's constraints."""
@@ -192,7 +191,7 @@ class Generator:
         """Write the released parameters, and nothing else, as safetensors."""
         tensors = {
             f"{part}.{name}": value.contiguous()
-            for part, values in self.params.items()
+            for part, values in named_params(self.model, self.parts).items()
             for name, value in values.items()
         }
         if self.balance is not None:

@@ -271,7 +271,7 @@ class Synthesizer:
         )
         self.history, self.notes = training.history, training.notes
         if place:
-            write_result(place, self._generator, self._statement)
+            write_result(place, self.generator, self.privacy)
         return self
 
     @speaks_python

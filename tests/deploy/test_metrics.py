@@ -22,7 +22,7 @@ from fedsynth.deploy.nvflare.node import Node
 from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput
-from fedsynth.privacy.ledger import Ledger
+from fedsynth.privacy.ledger import Entry, Ledger
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_the_budget_left_is_what_the_ledger_leaves(tmp_path, capsys, monkeypatch
     described = SiteFile.load(config)
     described.folder.mkdir(mode=0o700)
     ledger = Ledger(described.folder / "ledger.jsonl")
-    described.policy.budget.spend(ledger, GaussianDpEvent(1.0), what="a release")
+    described.policy.budget.spend_all(ledger, [Entry(GaussianDpEvent(1.0), "a release")])
     monkeypatch.setattr("sys.argv", ["metrics", str(config), str(ledger.path)])
     module.main()
     told = json.loads(capsys.readouterr().out)

@@ -14,15 +14,20 @@ from fedsynth.privacy.account import EpsilonDeltaDpEvent
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Entry, Ledger
 
+
+def spend(budget, ledger, event, what, **terms):
+    return budget.spend_all(ledger, [Entry(event, what, **terms)])[0]
+
+
 ROUND = PoissonSampledDpEvent(0.2, GaussianDpEvent(1.0))
 
 
 def test_the_budget_is_refused_before_the_release_and_not_after():
     ledger, budget = Ledger(None), Budget(epsilon=1.0, delta=0.0)
     for _ in range(3):
-        budget.spend(ledger, EpsilonDeltaDpEvent(0.3), what="vote")
+        spend(budget, ledger, EpsilonDeltaDpEvent(0.3), what="vote")
     with pytest.raises(BudgetExhausted, match=r"epsilon 1\.2 .* over the budget of 1; nothing was released"):
-        budget.spend(ledger, EpsilonDeltaDpEvent(0.3), what="vote")
+        spend(budget, ledger, EpsilonDeltaDpEvent(0.3), what="vote")
     assert len(ledger.lines()) == 3
     assert budget.left(ledger) == pytest.approx(0.1)
 
@@ -34,11 +39,11 @@ def test_exactly_the_budget_is_allowed():
 def test_several_runs_share_one_budget(tmp_path):
     budget, most = Budget(epsilon=4.0, delta=1e-5), account.max_rounds(ROUND, 4.0, 1e-5)
     first = Ledger(tmp_path / "ledger.jsonl")
-    budget.spend(first, ROUND, what="rounds", count=most - 1, run="a")
+    spend(budget, first, ROUND, what="rounds", count=most - 1, run="a")
     second = Ledger(tmp_path / "ledger.jsonl")
-    budget.spend(second, ROUND, what="round", run="b")
+    spend(budget, second, ROUND, what="round", run="b")
     with pytest.raises(BudgetExhausted):
-        budget.spend(second, ROUND, what="round", run="b")
+        spend(budget, second, ROUND, what="round", run="b")
 
 
 def test_two_processes_cannot_both_take_the_last_of_it(tmp_path):
@@ -56,7 +61,7 @@ def _take(path):
     ledger, budget = Ledger(path), Budget(epsilon=1.0, delta=0.0)
     try:
         while True:
-            budget.spend(ledger, EpsilonDeltaDpEvent(0.1), what="vote")
+            spend(budget, ledger, EpsilonDeltaDpEvent(0.1), what="vote")
     except BudgetExhausted:
         pass
 
@@ -66,10 +71,10 @@ def test_rounds_of_an_approved_run_are_let_through_without_a_new_search():
     budget.check(ledger, ROUND, 30)
     started = time.process_time()
     for number in range(30):
-        budget.spend(ledger, ROUND, what=f"round {number + 1}")
+        spend(budget, ledger, ROUND, what=f"round {number + 1}")
     assert time.process_time() - started < 30
     with pytest.raises(BudgetExhausted):
-        budget.spend(ledger, ROUND, what="round 31")
+        spend(budget, ledger, ROUND, what="round 31")
 
 
 def test_local_clients_are_checked_one_by_one():
@@ -152,19 +157,24 @@ def test_an_approved_run_is_let_through_for_each_client_that_pays_for_itself(mon
     monkeypatch.setattr(Ledger, "answer", None)  # no accountant is asked again
     for number in range(2):
         for name in "abc":
-            budget.spend(
-                ledger, GaussianDpEvent(4.0 + number), what=f"round {number}", holder=name, trust="local"
+            spend(
+                budget,
+                ledger,
+                GaussianDpEvent(4.0 + number),
+                what=f"round {number}",
+                holder=name,
+                trust="local",
             )
     monkeypatch.undo()
     with pytest.raises(BudgetExhausted):
-        budget.spend(ledger, GaussianDpEvent(0.5), what="round 3", holder="a", trust="local")
+        spend(budget, ledger, GaussianDpEvent(0.5), what="round 3", holder="a", trust="local")
 
 
 def test_less_noise_than_was_approved_is_looked_at_again():
     ledger, budget = Ledger(None), Budget(epsilon=8.0, delta=1e-5)
     budget.check(ledger, GaussianDpEvent(1.0), 2)
     with pytest.raises(BudgetExhausted):
-        budget.spend(ledger, GaussianDpEvent(0.4), what="round 1")
+        spend(budget, ledger, GaussianDpEvent(0.4), what="round 1")
 
 
 def test_what_was_allowed_before_never_lets_more_through_than_a_fresh_look():
@@ -203,7 +213,7 @@ def test_everything_is_charged_under_the_policys_own_terms():
     with pytest.raises(BudgetExhausted):
         strict.check(Ledger(None), noise)
     ledger = Ledger(None)
-    usual.spend(ledger, noise, what="sum")
+    spend(usual, ledger, noise, what="sum")
     assert usual.left(ledger) == pytest.approx(0.1, rel=0.01) and strict.left(ledger) == 0.0
     by_rdp = Budget(9.0, 1e-5, accountant="rdp").left(ledger)
     assert by_rdp == pytest.approx(9 - account.epsilon(noise, 1e-5, accountant="rdp"))
@@ -220,12 +230,12 @@ def test_a_policy_for_records_takes_a_release_as_one_for_records():
 
 
 def test_a_line_says_what_was_spent():
-    line = Budget(3.0, 1e-5).spend(Ledger(None), GaussianDpEvent(2.0), what="sum")
+    line = spend(Budget(3.0, 1e-5), Ledger(None), GaussianDpEvent(2.0), what="sum")
     said = (line.what, line.holder, line.unit, line.trust, line.count, line.run)
     assert said == ("sum", "server", "client", "central", 1, "")
     terms = ("vote", "a", "record", "local", 2, "run 7")
     named = dict(zip(("what", "holder", "unit", "trust", "count", "run"), terms, strict=True))
-    line = Budget(9.0, 1e-5, "record").spend(Ledger(None), GaussianDpEvent(2.0), **named)
+    line = spend(Budget(9.0, 1e-5, "record"), Ledger(None), GaussianDpEvent(2.0), **named)
     assert (line.what, line.holder, line.unit, line.trust, line.count, line.run) == terms
 
 
@@ -271,12 +281,12 @@ def test_noise_of_the_server_does_not_allow_the_same_noise_of_ones_own():
 
 def test_an_approved_run_after_others_is_let_through_for_those_whom_it_concerns(monkeypatch):
     ledger, budget = Ledger(None), Budget(epsilon=1.0, delta=0.0)
-    budget.spend(ledger, EpsilonDeltaDpEvent(0.1), what="earlier run", holder="a")
+    spend(budget, ledger, EpsilonDeltaDpEvent(0.1), what="earlier run", holder="a")
     budget.check(ledger, VOTE, 2, holder="a")
     ledger.append(EpsilonDeltaDpEvent(0.7), what="another's", holder="b")
     monkeypatch.setattr(Ledger, "answer", None)  # no accountant is asked again
     for _ in range(2):
-        budget.spend(ledger, VOTE, what="vote", holder="a")
+        spend(budget, ledger, VOTE, what="vote", holder="a")
 
 
 def test_a_policy_for_records_has_left_what_records_have_not_spent():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -102,46 +103,25 @@ class _Work:
         self._require()
         of_real, of_synthetic = TrigramModel.fit(self._real), TrigramModel.fit(self._synthetic)
         model = {"model": "trigrams, mixed", "of": self._source}
-        beside = of_real.perplexity(self._test)
-        return Found(
-            (
-                Score(
-                    PERPLEXITY,
-                    of_real.perplexity(self._synthetic),
-                    "min",
-                    _UNBOUNDED,
-                    detail={**model, "real": beside},
-                ),
-                Score(
-                    LEARNED,
-                    of_synthetic.perplexity(self._test),
-                    "min",
-                    _UNBOUNDED,
-                    detail={**model, "train_on_real": beside},
-                ),
-                Score(
-                    NEXT_WORD,
-                    of_synthetic.accuracy(self._test),
-                    detail={
-                        **model,
-                        "train_on_real": of_real.accuracy(self._test),
-                        "majority": _most_frequent(self._real, self._test),
-                    },
-                ),
-            )
+        real = {**model, "real": of_real.perplexity(self._test)}
+        learned = {**model, "train_on_real": real["real"]}
+        next_word = {
+            **model,
+            "train_on_real": of_real.accuracy(self._test),
+            "majority": _most_frequent(self._real, self._test),
+        }
+        scores = (
+            _perplexity(PERPLEXITY, of_real.perplexity(self._synthetic), real),
+            _perplexity(LEARNED, of_synthetic.perplexity(self._test), learned),
+            Score(NEXT_WORD, of_synthetic.accuracy(self._test), detail=next_word),
         )
+        return Found(scores)
 
     def generator(self, reader: Reader) -> Found:
         own, beside = reader.predict(self._test), reader.beside(self._real, self._test)
         of = {"model": "the run's own", "of": self._source}
         scores = (
-            Score(
-                PREDICTED,
-                own.perplexity,
-                "min",
-                _UNBOUNDED,
-                detail={**of, "unigrams": beside.perplexity},
-            ),
+            _perplexity(PREDICTED, own.perplexity, {**of, "unigrams": beside.perplexity}),
             Score(GUESSED, own.accuracy, detail={**of, "unigrams": beside.accuracy}),
         )
         return Found(scores)
@@ -165,6 +145,10 @@ class _Work:
             ],
         }
         return Found(scores, {"texts": shown})
+
+
+def _perplexity(name: str, value: float, detail: Mapping[str, Any]) -> Score:
+    return Score(name, value, "min", _UNBOUNDED, detail=detail)
 
 
 def _unknown(known: set[str], texts: Sequence[str]) -> float:

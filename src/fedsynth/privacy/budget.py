@@ -24,7 +24,7 @@ from fedsynth.errors import BadInput, BudgetExhausted, nearest
 from fedsynth.privacy.accountant import ACCOUNTANTS
 from fedsynth.privacy.events import flatten, noise_apart
 from fedsynth.privacy.ledger import EVERYONE, Entry, Ledger, Line, priced
-from fedsynth.privacy.mechanism import Trust, Unit
+from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.pairs import ADJACENCIES
 
 _SLACK = 1e-9  # a budget of 3 allows what costs 3
@@ -94,13 +94,7 @@ class Budget:
         released, wanted = self._released(ledger), self._by_holder(entries)
         if self._allows(released, wanted):
             return
-        spent = ledger.epsilon(
-            self.delta,
-            adjacency=self.adjacency,
-            accountant=self.accountant,
-            unit=self.unit,
-            following=entries,
-        )
+        spent = self._spent(ledger, entries)
         if spent > self.epsilon * (1 + _SLACK):
             raise BudgetExhausted(
                 f"{entries[0].what}: it would bring the total to epsilon {spent:.5g} at delta {self.delta:g} "
@@ -112,33 +106,26 @@ class Budget:
             for holder in {*released, *wanted}
         }
 
-    def spend(
-        self,
-        ledger: Ledger,
-        event: DpEvent,
-        *,
-        what: str,
-        holder: str = "server",
-        unit: Unit = "client",
-        trust: Trust = "central",
-        count: int = 1,
-        run: str = "",
-    ) -> Line:
-        """Check and write in one step, so that two runs on one ledger cannot both take the last of it."""
-        return self.spend_all(ledger, [Entry(event, what, holder, unit, trust, count, run)])[0]
-
     def spend_all(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Line]:
-        """The same for releases that leave together: all are written, or none."""
+        """Check and write in one step, so that two runs on one ledger cannot both take the last of it: all, or none."""
         with ledger.locked():
             self.check_all(ledger, entries)
             return ledger.append_all(entries)
 
     def left(self, ledger: Ledger) -> float:
         """Epsilon not yet spent; costs of later releases do not simply add up to it."""
-        spent = ledger.epsilon(
-            self.delta, adjacency=self.adjacency, accountant=self.accountant, unit=self.unit
+        return max(0.0, self.epsilon - self._spent(ledger))
+
+    def _spent(self, ledger: Ledger, following: Sequence[Entry] = ()) -> float:
+        """Epsilon of what the ledger shows, and of what follows."""
+        cost = ledger.answer(
+            self.delta,
+            adjacency=self.adjacency,
+            accountant=self.accountant,
+            unit=self.unit,
+            following=following,
         )
-        return max(0.0, self.epsilon - spent)
+        return cost.epsilon
 
     def _released(self, ledger: Ledger) -> dict[str, _Releases]:
         """The releases on the ledger; only lines that are new are read."""

@@ -198,19 +198,9 @@ class Ledger:
         """All releases as one event, over all runs; of one holder or one unit if named."""
         return compose(line.cost for line in self.lines() if _matches(line, holder, unit))
 
-    def epsilon(
-        self,
-        delta: float,
-        *,
-        adjacency: str = "add-remove",
-        accountant: str = "pld",
-        unit: str | None = None,
-        following: Sequence[Entry] = (),
-    ) -> float:
-        """Return the epsilon of whoever is worst off by the releases; `following` are counted as if already written."""
-        return self.answer(
-            delta, adjacency=adjacency, accountant=accountant, unit=unit, following=following
-        ).epsilon
+    def epsilon(self, delta: float, *, adjacency: str = "add-remove", unit: str | None = None) -> float:
+        """Return the epsilon of whoever is worst off by the releases."""
+        return self.answer(delta, adjacency=adjacency, unit=unit).epsilon
 
     def answer(
         self,
@@ -222,7 +212,7 @@ class Ledger:
         following: Sequence[Entry] = (),
         public: bool = False,
     ) -> Answer:
-        """Epsilon of whoever is worst off, and the accountant that gave it.
+        """Epsilon of whoever is worst off, and the accountant that gave it; `following` count as if already written.
 
         It holds against all participants; against the server and the `public` it may be smaller.
         """

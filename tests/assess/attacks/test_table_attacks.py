@@ -9,7 +9,7 @@ from fedsynth.assess.attacks.attack import attack_curves
 from fedsynth.assess.attacks.attribute import attribute_attack
 from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.attacks.density import density_attack
-from fedsynth.assess.attacks.distance import as_points, nearest_distances, nearest_neighbor_attack
+from fedsynth.assess.attacks.distance import Attacked, as_points, nearest_distances, nearest_neighbor_attack
 from fedsynth.assess.attacks.table_attacks import Claim, table_attacks
 from samples import make_frame
 
@@ -30,21 +30,23 @@ def area_of(scores):
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_copies_are_found_and_are_above_the_ceiling(attack, people, schema):
     real, holdout, _ = people
-    found = area_of(attack(real, real, holdout, schema, ceiling=CEILING))
+    found = area_of(attack(Attacked(real, real, holdout, schema, ceiling=CEILING)))
     assert found.value > 0.85 and found.detail["above_ceiling"]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_fresh_rows_of_the_population_tell_nothing(attack, people, schema):
     real, holdout, fresh = people
-    found = area_of(attack(real, fresh, holdout, schema, ceiling=Ceiling.of(0.2, 0.0)))
+    found = area_of(attack(Attacked(real, fresh, holdout, schema, ceiling=Ceiling.of(0.2, 0.0))))
     assert 0.42 < found.value < 0.58 and not found.detail["above_ceiling"]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_the_same_seed_gives_the_same_scores(attack, people, schema):
     real, holdout, fresh = people
-    assert attack(real, fresh, holdout, schema, seed=3) == attack(real, fresh, holdout, schema, seed=3)
+    assert attack(Attacked(real, fresh, holdout, schema, seed=3)) == attack(
+        Attacked(real, fresh, holdout, schema, seed=3)
+    )
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -58,14 +60,14 @@ def test_the_same_seed_gives_the_same_scores(attack, people, schema):
 )
 def test_a_synthetic_table_that_cannot_be_read_fails_with_its_reason(attack, broken, reason, people, schema):
     real, holdout, fresh = people
-    scores = attack(real, broken(fresh), holdout, schema)
+    scores = attack(Attacked(real, broken(fresh), holdout, schema))
     assert scores and all(reason in score.failed for score in scores)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_too_few_rows_to_judge_on_fail_with_their_reason(attack, people, schema):
     real, holdout, fresh = people
-    assert all("at least 20" in score.failed for score in attack(real, fresh, holdout[:10], schema))
+    assert all("at least 20" in score.failed for score in attack(Attacked(real, fresh, holdout[:10], schema)))
 
 
 def test_distances_are_those_of_all_pairs_whatever_the_pieces(people, schema, monkeypatch):
@@ -92,8 +94,8 @@ def test_one_changed_column_moves_a_row_by_at_most_one(schema):
 
 def test_attributes_of_copies_are_guessed_better_than_those_of_strangers(people, schema):
     real, holdout, fresh = people
-    copied = attribute_attack(real, real, holdout, schema, secrets=["sex"], ceiling=CEILING)[0]
-    honest = attribute_attack(real, fresh, holdout, schema, secrets=["sex"], ceiling=CEILING)[0]
+    copied = attribute_attack(Attacked(real, real, holdout, schema, CEILING), secrets=["sex"])[0]
+    honest = attribute_attack(Attacked(real, fresh, holdout, schema, CEILING), secrets=["sex"])[0]
     assert (
         copied.value > 0.3 and copied.detail["worst"] == "sex" and list(copied.detail["secrets"]) == ["sex"]
     )
@@ -103,13 +105,16 @@ def test_attributes_of_copies_are_guessed_better_than_those_of_strangers(people,
 def test_what_holds_for_everybody_is_no_advantage(people, schema):
     """Age tells who is ill in the whole population: guessing that is no harm."""
     real, holdout, fresh = people
-    score = attribute_attack(real, fresh, holdout, schema, secrets=["ill"])[0]
+    score = attribute_attack(Attacked(real, fresh, holdout, schema), secrets=["ill"])[0]
     assert score.detail["secrets"]["ill"]["others"] > 0.9 and abs(score.value) < 0.05
 
 
 def test_an_unknown_secret_is_named(people, schema):
     real, holdout, fresh = people
-    assert "did you mean 'age'" in attribute_attack(real, fresh, holdout, schema, secrets=["agee"])[0].failed
+    assert (
+        "did you mean 'age'"
+        in attribute_attack(Attacked(real, fresh, holdout, schema), secrets=["agee"])[0].failed
+    )
 
 
 def test_all_attacks_come_in_one_list_with_their_curves(people, schema):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from fedsynth.assess.attacks.density import density_attack
+from fedsynth.assess.attacks.distance import Attacked
 from fedsynth.assess.attacks.table_attacks import table_attacks
 from fedsynth.assess.scores.holdout import check_apart, one_each, owners, parted
 from fedsynth.assess.suite import evaluate
@@ -40,8 +41,8 @@ def area(scores, name):
 def test_a_hold_out_split_by_rows_seems_to_find_members_and_one_split_by_client_does_not(people):
     real, holdout, synthetic = people
     by_row = [frame.drop(columns="person") for frame in (real, holdout)]
-    confounded = area(density_attack(by_row[0], synthetic, by_row[1], BY_ROW), "density ratio")
-    honest = area(density_attack(real, synthetic, holdout, SCHEMA), "density ratio")
+    confounded = area(density_attack(Attacked(by_row[0], synthetic, by_row[1], BY_ROW)), "density ratio")
+    honest = area(density_attack(Attacked(real, synthetic, holdout, SCHEMA)), "density ratio")
     assert confounded.value > 0.7  # nothing leaked: the synthetic people are others altogether
     assert 0.4 < honest.value < 0.6
 

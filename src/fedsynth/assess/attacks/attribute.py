@@ -17,7 +17,7 @@ import pandas as pd
 from fedsynth.assess.attacks.attack import attack_failures, attack_scores
 from fedsynth.assess.attacks.audit_bound import upper_rate
 from fedsynth.assess.attacks.ceiling import Ceiling
-from fedsynth.assess.attacks.distance import asked_rows, drawn
+from fedsynth.assess.attacks.distance import Attacked, asked_rows, drawn
 from fedsynth.assess.scores.score import Score, failure
 from fedsynth.data.column import Column
 from fedsynth.data.encode import positions
@@ -48,35 +48,25 @@ class Guesses:
         return float(self.members_right.mean() - self.others_right.mean())
 
 
-def attribute_attack(
-    real: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    holdout: pd.DataFrame,
-    schema: Schema,
-    *,
-    secrets: Sequence[str] = (),
-    ceiling: Ceiling | None = None,
-    seed: int = 0,
-) -> list[Score]:
+def attribute_attack(table: Attacked, secrets: Sequence[str] = ()) -> list[Score]:
     """Guess each secret column (default: every column in turn) of members and of hold-out rows.
 
     Three scores: `attribute inference: advantage`, the mean over secrets of how much more often a member's value
     is guessed, with each secret's numbers in the detail; and area and true positives of telling members by how
     sure the classifier is of their true values.
     """
-    rng = Rng(seed)
+    rng, schema, ceiling = Rng(table.seed), table.schema, table.ceiling
     try:
         columns = _secrets(schema, secrets)
-        inside, outside = asked_rows(real, holdout, schema, rng)
-        learned = read_codes(
-            drawn(synthetic, min(len(synthetic), _MOST_TRAINED), rng.at("synthetic")), schema
-        )
+        inside, outside = asked_rows(table.real, table.holdout, schema, rng)
+        few = min(len(table.synthetic), _MOST_TRAINED)
+        learned = read_codes(drawn(table.synthetic, few, rng.at("synthetic")), schema)
         members, others = read_codes(inside, schema), read_codes(outside, schema)
     except BadInput as error:
         advantage = failure(f"{NAME}: advantage", str(error), goal="min", range=(-1.0, 1.0))
         return [advantage, *attack_failures(NAME, str(error))]
     places = {column.name: place for place, column in enumerate(_columns(schema))}
-    guesses = {c.name: guess(learned, members, others, places[c.name], c, seed) for c in columns}
+    guesses = {c.name: guess(learned, members, others, places[c.name], c, table.seed) for c in columns}
     sure = [
         np.mean([np.log(getattr(g, side)) for g in guesses.values()], axis=0)
         for side in ("members", "others")

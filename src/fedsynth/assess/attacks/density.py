@@ -10,15 +10,14 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from fedsynth.assess.attacks.attack import area, attack_failures, attack_scores
-from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.attacks.distance import (
     MOST_ASKED,
     Asked,
+    Attacked,
     as_points,
     drawn,
     nearest_distances,
@@ -26,7 +25,6 @@ from fedsynth.assess.attacks.distance import (
 )
 from fedsynth.assess.scores.holdout import check_apart, parted
 from fedsynth.assess.scores.score import Score
-from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 
@@ -49,27 +47,19 @@ def log_density(points: Tensor, rows: Tensor, width: float) -> Tensor:
     return total - float(np.log(len(rows)))
 
 
-def density_attack(
-    real: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    holdout: pd.DataFrame,
-    schema: Schema,
-    *,
-    ceiling: Ceiling | None = None,
-    seed: int = 0,
-) -> list[Score]:
+def density_attack(table: Attacked) -> list[Score]:
     """Guess that a row was trained on where synthetic rows are denser than the population.
 
-    Half of `holdout`, split by client, is the attacker's sample of the population, the other half are the rows
+    Half of the hold-out, split by client, is the attacker's sample of the population, the other half are the rows
     that were not trained on. How densities are estimated (kernels of several widths, distances to near
     neighbors) is chosen on one half of the rows that are asked about and judged on the other.
     """
-    name, rng = "density ratio", Rng(seed)
+    name, rng, schema = "density ratio", Rng(table.seed), table.schema
     try:
-        check_apart(real, holdout, schema)
-        reference, others = parted(holdout, schema, 0.5, rng.at("halves"))
-        few = drawn(synthetic, min(len(synthetic), _MOST_ROWS), rng.at("few"))
-        points = Asked.of(real, few, others, schema, rng, MOST_ASKED)
+        check_apart(table.real, table.holdout, schema)
+        reference, others = parted(table.holdout, schema, 0.5, rng.at("halves"))
+        few = drawn(table.synthetic, min(len(table.synthetic), _MOST_ROWS), rng.at("few"))
+        points = Asked.of(table.real, few, others, schema, rng, MOST_ASKED)
         known = as_points(reference.iloc[:_MOST_ROWS], schema)
     except BadInput as error:
         return attack_failures(name, str(error))
@@ -77,7 +67,9 @@ def density_attack(
     ratios = density_ratios(points, known)
     chosen = max(ratios, key=lambda kind: area(*(side[:half] for side in ratios[kind])))
     inside, outside = (side[half:] for side in ratios[chosen])
-    return attack_scores(name, inside, outside, ceiling, {"estimator": chosen, "reference_rows": len(known)})
+    return attack_scores(
+        name, inside, outside, table.ceiling, {"estimator": chosen, "reference_rows": len(known)}
+    )
 
 
 def density_ratios(points: Asked, known: Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:

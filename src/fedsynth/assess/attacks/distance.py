@@ -82,6 +82,21 @@ def nearest_distances(points: Tensor, others: Tensor, count: int = 1) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Attacked:
+    """A released table that is attacked, the rows that it was made from, and real rows that no generator saw.
+
+    `ceiling` is the most that an attack could find if the release keeps its claim.
+    """
+
+    real: pd.DataFrame
+    synthetic: pd.DataFrame
+    holdout: pd.DataFrame
+    schema: Schema
+    ceiling: Ceiling | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Asked:
     """Whom an attack on a released table asks about: members, as many others, and the table, all as points."""
 
@@ -128,23 +143,15 @@ def drawn(frame: pd.DataFrame, count: int, rng: Rng) -> pd.DataFrame:
     return frame.iloc[rng.numpy().permutation(len(frame))[:count]]
 
 
-def nearest_neighbor_attack(
-    real: pd.DataFrame,
-    synthetic: pd.DataFrame,
-    holdout: pd.DataFrame,
-    schema: Schema,
-    *,
-    ceiling: Ceiling | None = None,
-    seed: int = 0,
-) -> list[Score]:
-    """Guess that a row was trained on where a synthetic row is near; `holdout` are real rows that were not.
+def nearest_neighbor_attack(table: Attacked) -> list[Score]:
+    """Guess that a row was trained on where a synthetic row is near.
 
     The detail has the median distances of both, and the share of training rows that are nearer than the median
     hold-out row (0.5 if the generator treats both alike).
     """
     name = "closest record"
     try:
-        rows = Asked.of(real, synthetic, holdout, schema, Rng(seed))
+        rows = Asked.of(table.real, table.synthetic, table.holdout, table.schema, Rng(table.seed))
     except BadInput as error:
         return attack_failures(name, str(error))
     near, far = (
@@ -157,7 +164,7 @@ def nearest_neighbor_attack(
         "median_distance_others": float(np.median(far)),
         "share_nearer_than_others": float(ties),
     }
-    return attack_scores(name, -near, -far, ceiling, detail)
+    return attack_scores(name, -near, -far, table.ceiling, detail)
 
 
 def closest_records(

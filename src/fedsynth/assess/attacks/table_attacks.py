@@ -9,7 +9,7 @@ import pandas as pd
 from fedsynth.assess.attacks.attribute import attribute_attack
 from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.attacks.density import density_attack
-from fedsynth.assess.attacks.distance import nearest_neighbor_attack
+from fedsynth.assess.attacks.distance import Attacked, nearest_neighbor_attack
 from fedsynth.assess.scores.score import Score
 from fedsynth.data.schema import Schema
 from fedsynth.privacy.statement import Statement
@@ -54,9 +54,5 @@ def table_attacks(
     An attack that cannot be run has scores that say why. `attack_curves` turns the scores into what a plot needs;
     membership inference with shadow generators (membership.py) takes longer and is called by itself.
     """
-    ceiling = None if claim is None else claim.ceiling
-    return [
-        *nearest_neighbor_attack(real, synthetic, holdout, schema, ceiling=ceiling, seed=seed),
-        *density_attack(real, synthetic, holdout, schema, ceiling=ceiling, seed=seed),
-        *attribute_attack(real, synthetic, holdout, schema, ceiling=ceiling, seed=seed),
-    ]
+    table = Attacked(real, synthetic, holdout, schema, None if claim is None else claim.ceiling, seed)
+    return [*nearest_neighbor_attack(table), *density_attack(table), *attribute_attack(table)]

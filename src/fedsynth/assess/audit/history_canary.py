@@ -14,17 +14,12 @@ import torch
 from torch import Tensor
 
 from fedsynth.assess.audit.canary import Game, Seen, log_likelihood
-from fedsynth.assess.audit.table_canary import canary_codes, watch_sums
+from fedsynth.assess.audit.table_canary import asked_again, canary_codes, watch_sums
 from fedsynth.data.clients import Clients
 from fedsynth.federation.algorithm import Algorithm
-from fedsynth.federation.schedule import Everyone
-from fedsynth.federation.state import ServerState
 from fedsynth.models.histories import HistoryModel
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
-from fedsynth.privacy.distributed import DistributedGaussian
-from fedsynth.rng import Rng
 from fedsynth.training.history_sums import HistorySums
-from fedsynth.transport.ring import Parties
 
 _TABLES = ((0, 1), (0, 2), (1, 2))
 _ROWS = (1, 5)  # of a canary in each view: it must weigh as one person however many there are
@@ -47,39 +42,17 @@ def watch_histories(game: Game) -> Seen:
 
 def counting(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, HistorySums, list[Question]]:
     """The algorithm with its own noise, clip and rounds, asking each time for tables with a cell for each canary."""
-    sums, schedule = algorithm.record_sums, algorithm.schedule
-    assert isinstance(sums, HistorySums) and isinstance(schedule, Everyone)
-    assert isinstance(algorithm.model, HistoryModel)
+    sums = algorithm.record_sums
+    assert isinstance(sums, HistorySums) and isinstance(algorithm.model, HistoryModel)
     base = max(2, math.ceil(math.sqrt(canaries)))
     questions = [Question(unmerged((base,) * 3), _TABLES, (1.0, 2.0, weight)) for weight in (1.0, 3.0)]
     form = QuestionForm((base,) * 3, len(_TABLES), questions[0].cells)
     cells = form.most_cells * len(questions)
-    mechanism = sums.mechanism
-    if isinstance(mechanism, DistributedGaussian):
-        parties = Parties(canaries, canaries, largest=0)
-        units = max(mechanism.contributions, canaries)
-        mechanism = replace(mechanism, dim=cells, parties=parties, contributions=units)
     written = torch.cat([form.write(question) for question in questions])
-
-    def first(parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
-        return {**parts, "question": written}
-
-    def again(state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
-        return state
-
-    counted = replace(sums, forms=(form,) * len(questions), mechanism=mechanism)
-    game = replace(
-        algorithm,
-        model=replace(algorithm.model, question=len(written), answer=cells),
-        mechanism=mechanism,
-        schedule=replace(schedule, clients=canaries),
-        transport=algorithm.transport.fitted(mechanism.wire(cells), canaries),
-        record_sums=counted,
-        warm_start=first,
-        learn=again,
-        finish=None,
-    )
-    return game, counted, questions
+    model = replace(algorithm.model, question=len(written), answer=cells)
+    game = asked_again(algorithm, canaries, model, written, cells, "client")
+    counted = replace(sums, forms=(form,) * len(questions), mechanism=game.mechanism)
+    return replace(game, record_sums=counted), counted, questions
 
 
 def _persons(inside: np.ndarray, codes: Tensor) -> Clients:

@@ -118,11 +118,13 @@ class _Work(Comparison):
     def shapes(self) -> Found:
         columns = column_overlays(self.tables)
         overlaps = {column["name"]: match for column in columns if (match := overlap(column)) is not None}
-        shapes = self._told(column_shapes(self.tables), overlap=overlaps, real_rows=fingerprint(self.real))
+        shapes = self._detailed(
+            column_shapes(self.tables), overlap=overlaps, real_rows=fingerprint(self.real)
+        )
         return Found((shapes, missing_values(self.tables)), {"columns": columns})
 
     def pairs(self) -> Found:
-        score = self._told(column_pairs(self.sample), rows=list(self.sample.rows))
+        score = self._detailed(column_pairs(self.sample), rows=list(self.sample.rows))
         relations = associations(self.sample)
         drawn = {"associations": relations, "pairs": pair_views(self.sample, relations)}
         return Found((score,), {**drawn, "embedding": embedding(self.sample, self.seed)})
@@ -181,7 +183,7 @@ class _Work(Comparison):
             scores = utility(synthetic, test, self.schema, beside)
             rows = {"real": len(learned), "synthetic": len(synthetic), "test": len(test)}
             provenance = {"rows": rows, "test": source, "test_rows": fingerprint(test)}
-            return Found(tuple(self._told(score, **provenance) for score in scores))
+            return Found(tuple(self._detailed(score, **provenance) for score in scores))
 
         return Step(classifier, tuple(f"{classifier}: {measure}" for measure in MEASURES), compute)
 
@@ -192,18 +194,18 @@ class _Work(Comparison):
             self._some(frame, limit, "tuning") for frame in (real, self.synthetic, test)
         )
         scores = tuning(learned, synthetic, tested, self.schema, seed=self.seed)
-        return Found(tuple(self._told(score, test=source) for score in scores))
+        return Found(tuple(self._detailed(score, test=source) for score in scores))
 
     def few_rows(self) -> Found:
         real, test, source = self.split
         synthetic = self._some(self.synthetic, TRAIN_ROWS[self.deep], "synthetic")
-        return Found((self._told(few_rows(real, synthetic, test, self.schema), test=source),))
+        return Found((self._detailed(few_rows(real, synthetic, test, self.schema), test=source),))
 
     def rare_class(self) -> Found:
         real, test, source = self.split
         learned = self._some(real, TRAIN_ROWS[self.deep], "train")
         sampler = self.sampler or sampler_from(self.synthetic, self.schema, self.seed)
-        return Found((self._told(rare_class(learned, sampler, test, self.schema), test=source),))
+        return Found((self._detailed(rare_class(learned, sampler, test, self.schema), test=source),))
 
     def _some(self, frame: pd.DataFrame, rows: int, what: str) -> pd.DataFrame:
         if len(frame) <= rows:
@@ -212,7 +214,7 @@ class _Work(Comparison):
         return frame.iloc[kept]
 
     @staticmethod
-    def _told(score: Score, **detail: Any) -> Score:
+    def _detailed(score: Score, **detail: Any) -> Score:
         return replace(score, detail={**score.detail, **detail})
 
 

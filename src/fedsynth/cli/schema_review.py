@@ -67,7 +67,7 @@ def review(
         _check(known, rows)
     elif entries:
         tell(_GREETING.format(count=_counted(len(entries)), schema=schema))
-        known = _asked(known, entries, rows)
+        known = _ask_about(known, entries, rows)
     known.save(out or schema)
     left = known.inferred()
     reviewed = len(entries) - len(left)
@@ -84,7 +84,7 @@ def review(
     show(as_json, {"out": str(out or schema), "reviewed": reviewed, "inferred": list(left)}, "\n".join(words))
 
 
-def _asked(schema: Schema, entries: list[Inferred], rows: Data | None) -> Schema:
+def _ask_about(schema: Schema, entries: list[Inferred], rows: Data | None) -> Schema:
     """Ask about each entry; every answer makes the next schema, so that one can go back."""
     schemas, place = [schema], 0
     while place < len(entries):

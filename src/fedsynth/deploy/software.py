@@ -48,7 +48,7 @@ def recipe_hash(name: str) -> str:
 
 
 def software(recipe: str) -> dict[str, str]:
-    """What the server says in an invitation, and what a site compares it with."""
+    """Return the versions and hashes that the server sends in an invitation, and that a site compares with its own."""
     try:
         number = version("fedsynth")
     except PackageNotFoundError:  # out of a checkout that is not installed

@@ -96,7 +96,7 @@ def run(
 
 
 def ended(algorithm: Algorithm, state: ServerState) -> ServerState:
-    """What is released when training ends with this state, early or not."""
+    """Return the state that is released when training ends with this one, early or not."""
     return algorithm.finish(state) if algorithm.finish and state.version else state
 
 

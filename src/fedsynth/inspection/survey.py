@@ -116,11 +116,11 @@ class Survey:
     ) -> tuple[dict[str, Settled], tuple[Spread, ...]]:
         """Ask, settle the selections by the answers, and ask how many clients meet each of them now."""
 
-        def told(question: Question) -> np.ndarray:
+        def answer_to(question: Question) -> np.ndarray:
             query = question.query(schema, clients, noise)
             return population.ask(question, query, rng.at(*question.stream), pay)
 
-        answers = {criterion: told(question) for criterion, question in self.questions.items()}
+        answers = {criterion: answer_to(question) for criterion, question in self.questions.items()}
         spreads = {
             criterion: Spread.of(criterion, answer, noise or 0.0)
             for criterion, answer in answers.items()
@@ -130,7 +130,7 @@ class Survey:
             _settle(selection, answers, spreads, noise or 0.0) for selection in self.selections.values()
         ]
         unit = math.sqrt(len(settled)) / clients
-        shares = told(self.last(settled)) * unit
+        shares = answer_to(self.last(settled)) * unit
         named = {
             name: Settled(selection, Share(float(share), (noise or 0.0) * unit))
             for name, selection, share in zip(self.selections, settled, shares, strict=True)

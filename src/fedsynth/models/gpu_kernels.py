@@ -140,7 +140,7 @@ def whole_sums(x: Tensor, factor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Tables:
-    """What meets what, for each kind of place: a sum runs over terms, and its result goes to a place."""
+    """The terms that a sum runs over, for each kind of place, and the place that its result goes to."""
 
     terms: Tensor  # [kinds, 3, terms]: where in the source and in the weights, and the bit of its tap
     places: (

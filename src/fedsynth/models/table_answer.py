@@ -47,7 +47,7 @@ class Answer:
 
 
 def row_weight(answers: Sequence[Answer], about: ClientCells | None, *, always: bool) -> float:
-    """What a row may add: so much that the rows of half of the clients stay within the norm together.
+    """Return the weight that a row adds: so much that the rows of half of the clients stay within the norm together.
 
     0, the mean over a client's rows, where that is not worth it, unless `always`.
     """

@@ -290,7 +290,7 @@ class TableDomain:
         return x
 
     def numbers(self, codes: np.ndarray, rng: Rng) -> dict[str, np.ndarray]:
-        """What `rows` would be decoded to, of all columns that are learned; much faster."""
+        """Return the numbers that `rows` would be decoded to, of all learned columns; much faster."""
         uniform = self._uniform(len(codes), rng)
         numbers = {
             column.name: axis.numbers(column, codes[:, place], uniform[place])

@@ -99,7 +99,7 @@ class Plan:
         )
 
     def weight(self, table: Columns) -> float:
-        """What goes with the label matters more."""
+        """The weight of a pair: one with the label matters more."""
         usual = self.label_weight if self.label in table and len(table) < 3 else 1.0
         return self._pair_weights.get(table[:2], usual)
 

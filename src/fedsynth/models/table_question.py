@@ -65,7 +65,7 @@ class Question:
 
     @cached_property
     def scale(self) -> np.ndarray:
-        """What each table contributes to an answer of length 1."""
+        """The share of each table in an answer of length 1."""
         weights = np.asarray(self.weights)
         return weights / np.sqrt(np.square(weights).sum())
 

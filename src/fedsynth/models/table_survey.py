@@ -60,7 +60,7 @@ class Survey:
 
     @property
     def row_weight(self) -> float:
-        """What a row may add."""
+        """The weight that a row adds."""
         return row_weight(self.answers, self.plan.about, always=self.plan.rows_always)
 
     @property
@@ -204,7 +204,7 @@ class Survey:
 
     @cached_property
     def _later(self) -> dict[Columns, Measured]:
-        """What was measured of each table after the first round."""
+        """Return the measurements of each table after the first round."""
         tables: dict[Columns, Measured] = {}
         for answer in self.answers[self.single_rounds :]:
             for one in self._measured(answer):
@@ -256,7 +256,7 @@ class Survey:
 
     @cached_property
     def pairs(self) -> dict[Columns, Measured]:
-        """What was measured of pairs of columns."""
+        """Return the measurements of pairs of columns."""
         raw: dict[Columns, Measured] = {
             columns: one
             for columns, one in self.measured.items()

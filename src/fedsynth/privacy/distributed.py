@@ -126,8 +126,8 @@ class DistributedGaussian:
     def _enough(self) -> str:
         """Advice: the least bits that do."""
         enough = (bits for bits in range(self.bits + 1, MOST_BITS + 1) if self._loss(bits) <= _LOSS)
-        found = next(enough, None)
-        return "fewer contributions or a smaller model" if found is None else f"bits={found}"
+        least = next(enough, None)
+        return "fewer contributions or a smaller model" if least is None else f"bits={least}"
 
     def _share(self, steps: float) -> float:
         """The standard deviation of a party's noise in grid steps."""

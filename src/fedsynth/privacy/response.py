@@ -94,15 +94,15 @@ class Answers:
         honest = np.array([honesty(self.epsilon, int(size)) for size in each.prod(1)])
         codes = unravel(cells, each)
         flags = np.zeros((len(answers), sum(self.sizes)))
-        seen = np.zeros((len(answers), len(self.sizes)))
+        in_view = np.zeros((len(answers), len(self.sizes)))
         rows = np.arange(len(answers))[:, None]
         flags[rows, self.starts[views] + codes] = 1.0
-        seen[rows, views] = 1.0
+        in_view[rows, views] = 1.0
         weight = weights.cpu().numpy().astype(np.float64)[:, None]
         pieces = (
             (flags * weight * honest[:, None]).T @ flags,
-            (seen * weight * honest[:, None] ** 2).T @ seen,
-            (seen * weight * (honest * (1 - honest))[:, None]).T @ seen,
+            (in_view * weight * honest[:, None] ** 2).T @ in_view,
+            (in_view * weight * (honest * (1 - honest))[:, None]).T @ in_view,
         )
         sums = np.concatenate([piece.ravel() for piece in pieces])
         return total + torch.from_numpy(sums).to(total.device)

@@ -50,7 +50,7 @@ HOMES = {"question": Home.SERVER, "answer": Home.SHARED, "fitted": Home.SERVER}
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked in which round."""
+    """The questions of each round."""
 
     rounds: int = setting(
         10, "rounds; each is one noisy sum and has the same share of the budget", 2, role="rounds"
@@ -72,7 +72,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Weighing:
-    """What a client with several rows weighs."""
+    """The weight of a client with several rows."""
 
     mean_over: str = setting(
         "either",
@@ -114,7 +114,7 @@ class CountPrivacy:
 
 @dataclass(frozen=True)
 class Learning:
-    """What the server makes of the rounds' sums: the next question, and at the end the distribution."""
+    """Turns the rounds' sums into the next question, and at the end into the distribution."""
 
     plan: Asked
     sums: TableSums
@@ -292,7 +292,7 @@ def _within_grid(sums: TableSums, plan: Plan) -> Plan:
 
 
 def _left_out(plan: Plan) -> tuple[str, ...]:
-    """What a reader of the rows must know of pairs that are not asked for."""
+    """Return a caveat where pairs are not asked for."""
     every = len(plan.sizes) * (len(plan.sizes) - 1) // 2
     if len(plan.pairs) == every:
         return ()

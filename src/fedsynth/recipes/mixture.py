@@ -56,7 +56,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class MixtureLearning:
-    """What the server makes of the rounds' sums: the next centers, and at the end the mixture."""
+    """Turns the rounds' sums into the next centers, and at the end into the mixture."""
 
     form: MixtureForm
     sums: MixtureSums
@@ -75,11 +75,11 @@ class MixtureLearning:
 
     def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
         """The state after this answer, with the next centers."""
-        form, asked = self.form, self.form.read(state.parts["question"])
-        answer = read_answer(form, asked, mean * self.sites, self.noise, self.sums.scale(asked))
+        form, components = self.form, self.form.read(state.parts["question"])
+        answer = read_answer(form, components, mean * self.sites, self.noise, self.sums.scale(components))
         shift = shrunk_shift(form, answer)
-        centers, counts = asked.centers.double() + shift, answer.counts
-        factor = spread_factor(form, answer, shift) if asked.spread else state.memory["factor"]
+        centers, counts = components.centers.double() + shift, answer.counts
+        factor = spread_factor(form, answer, shift) if components.spread else state.memory["factor"]
         if not state.version:  # all records of a group are in its first component
             centers = centers[:, :1].expand_as(centers)
             counts = counts[:, :1].expand_as(counts) / form.components

@@ -1,4 +1,4 @@
-"""What recipes that count ask of what decides: which tables to ask for next, and what all answers say."""
+"""The interface of a survey: which tables recipes that count ask for next, and the distribution that answers say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedsynth.rng import Rng
 
 
 class Counting(Protocol):
-    """What a server makes of noisy answers."""
+    """Reads noisy answers at the server."""
 
     def first(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
         """The parts with the first question."""

@@ -30,7 +30,7 @@ def doubt(algorithm: Algorithm, task: Task) -> str | None:
 
 
 def _burden(algorithm: Algorithm, task: Task) -> str | None:
-    """What clients keep between rounds, where it is much: an encoder of its own is trained on a client's rows alone."""
+    """Return a sentence on what clients keep between rounds, where it is much, as an encoder of its own is."""
     if Home.CLIENT not in algorithm.homes.values():
         return None
     numbers = sum(value.numel() for value in algorithm.blank(algorithm.init(Rng(0))).values())
@@ -89,7 +89,7 @@ def _pairs_hidden(algorithm: Algorithm, noise: float) -> str | None:
 
 
 def _advice(algorithm: Algorithm, task: Task) -> str:
-    """What would help."""
+    """Return advice on how to make the run more useful."""
     better = choose(task.schema, task.unit, task.trust).recipe.name
     other = "" if better == algorithm.name else f"--recipe {better}, which needs less, or "
     return f"use {other}more clients or a larger epsilon"

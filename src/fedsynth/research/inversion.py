@@ -98,7 +98,7 @@ def choices(x: Tensor, blocks: tuple[Block, ...]) -> Tensor:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a server sees of the first round of clients with one row each, and the truth."""
+    """Return the first messages of clients with one row each, as a server sees them, and the true rows."""
 
     rows: Clients
     start: ServerState

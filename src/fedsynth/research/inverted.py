@@ -1,4 +1,4 @@
-"""What a server reads off single updates of a recipe on a public data set: the rows of a table, or images."""
+"""Rows or images that a server reads off single updates of a recipe on a public data set."""
 
 from __future__ import annotations
 

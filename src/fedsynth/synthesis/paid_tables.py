@@ -43,7 +43,7 @@ def pay_for_tables(
     links = links_by_name({name: [str(column) for column in frame] for name, frame in frames.items()})
     owners, positions = _owners(frames, links)
     persons = len(next(iter(owners.values())))
-    questions = {name: _asked(name, frames, links, positions) for name in links}
+    questions = {name: _paid_columns(name, frames, links, positions) for name in links}
     columns = sum(len(frame.columns) for frame in questions.values())
     own = {name: _of_table(name, questions[name], types) for name in links}
     _check_types(types, own)
@@ -133,7 +133,7 @@ def _owners(
     return owners, positions
 
 
-def _asked(
+def _paid_columns(
     name: str,
     frames: Mapping[str, pd.DataFrame],
     links: Mapping[str, Link],

@@ -38,7 +38,7 @@ def pay_for_vocabulary(
     rng: Rng,
 ) -> Schema:
     """A text schema with at most `most` words that the owners of these texts paid epsilon and delta for."""
-    clients, words = _held(texts, owners)
+    clients, words = _words_of_clients(texts, owners)
     (noise,) = noise_of(epsilon, delta, (1.0,))
     holdings = Holdings((len(words),), MOST_WORDS)
     payers = Payers("client", ledger, rng)
@@ -54,7 +54,7 @@ def pay_for_vocabulary(
     return Schema(kind="text", vocabulary=vocabulary, length=length, provenance={"vocabulary": "paid"})
 
 
-def _held(texts: Sequence[str], owners: Sequence[str] | np.ndarray) -> tuple[Clients, list[str]]:
+def _words_of_clients(texts: Sequence[str], owners: Sequence[str] | np.ndarray) -> tuple[Clients, list[str]]:
     """Each client's most frequent different words as rows of one code, and the words by code."""
     owner, names = by_column(owners)
     words_by_text = [words_of(text) for text in texts]

@@ -35,7 +35,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Tapes:
-    """What a phase has recorded, by sizes: steps of training, and what comes before them or in them."""
+    """The CUDA graphs of a phase, by sizes: steps of training, and the draws before or in them."""
 
     steps: dict[object, tuple[Stage, Recording]] = field(default_factory=dict)
     plays: dict[object, Played | None] = field(default_factory=dict)

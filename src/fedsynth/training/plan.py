@@ -43,7 +43,7 @@ class Phase:
 
     @cached_property
     def recorded(self) -> Tapes:
-        """What was recorded on a GPU: a matter of speed alone."""
+        """The steps recorded on a GPU: a matter of speed alone."""
         return Tapes()
 
 

@@ -254,7 +254,7 @@ class DPSGD:
     def batches(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> Iterator[Rows]:
         """Each record of each client independently with probability `rate`, at each step."""
         counts = mask.sum(1).tolist()
-        held = torch.argsort(~mask.cpu(), dim=1, stable=True)  # the rows that count come first
+        counted = torch.argsort(~mask.cpu(), dim=1, stable=True)  # the rows that count come first
         for step in range(self.steps):
             streams = (rng.at("batch", int(client), step) for client in ids)
             drawn = [poisson_sample(n, self.rate, s) for n, s in zip(counts, streams, strict=True)]
@@ -262,7 +262,7 @@ class DPSGD:
             index = torch.zeros(len(ids), longest, dtype=torch.int64)
             weight = torch.zeros(len(ids), longest, dtype=torch.bool)
             for client, rows in enumerate(drawn):
-                index[client, : len(rows)] = held[client, torch.from_numpy(rows)]
+                index[client, : len(rows)] = counted[client, torch.from_numpy(rows)]
                 weight[client, : len(rows)] = True
             yield Rows(index.to(mask.device), weight.to(mask.device), step)
 

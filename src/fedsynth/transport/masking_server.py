@@ -170,8 +170,8 @@ class ServerRound:
             kind = OWN if owner in self._arrived else PAIRED
             known = self._sharings.get(owner)
             stated = None if known is None else known.commitments.get(party)
-            made = commitment(self.agreement, owner, party, kind, share)
-            if stated is None or len(share) != SHARE or made != stated[0 if kind == OWN else 1]:
+            committed = commitment(self.agreement, owner, party, kind, share)
+            if stated is None or len(share) != SHARE or committed != stated[0 if kind == OWN else 1]:
                 raise BadInput(
                     f"party {party}: the share it revealed of party {owner} is not the one it was given"
                 )

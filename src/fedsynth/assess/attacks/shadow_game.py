@@ -96,7 +96,7 @@ class ShadowGame:
         except FedsynthError as error:
             return attack_failures(NAME, str(error))
         began = time.perf_counter()
-        watched = replace(shadows, watch=_told(runs, tell))
+        watched = replace(shadows, watch=_progress_of(runs, tell))
         scores = membership_attack(
             real,
             schema,
@@ -169,7 +169,7 @@ def _narrowed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, 
     return {"run": list(before["hidden"]), "shadows": list(after["hidden"])}
 
 
-def _told(runs: int, tell: Tell | None) -> Callable[[float], None] | None:
+def _progress_of(runs: int, tell: Tell | None) -> Callable[[float], None] | None:
     if tell is None:
         return None
     return lambda share: tell(f"shadow generators, {int(share * runs)} of {runs}")

@@ -56,7 +56,7 @@ def watch_tables(game: Game) -> Seen:
 
 
 def watch_sums(game: Game, played: Algorithm, data: Clients) -> list[np.ndarray]:
-    """What is opened in the rounds of a game that is played by an algorithm of its own, whose sums are of rows."""
+    """Return the sums opened in the rounds of a game whose algorithm is its own and sums up rows."""
     watched, rng = Watched(played.mechanism), game.rng
     copy = replace(played, mechanism=watched)
     link, start = InProcess(data, rng.at("train")), copy.init(rng.at("init"))

@@ -86,7 +86,7 @@ def column_table(columns: Sequence[Mapping[str, Any]]) -> Markup | None:
         sides = [summary["real"], summary["synthetic"]] if compared else [summary["synthetic"]]
         link = tag("a", column["name"], href=f"#column-{place}") if place < _MOST_COLUMNS else column["name"]
         alerts = "; ".join(column.get("alerts") or []) or "–"
-        beside = [_beside([_told(side, keys) for side in sides]) for keys in _KEYS]
+        beside = [_beside([_first_values(side, keys) for side in sides]) for keys in _KEYS]
         first = ["–" if match is None else percent(match)] if compared else []
         rows.append([link, *first, *beside, alerts])
     both = " (real / synthetic)" if compared else ""
@@ -108,14 +108,14 @@ def column_alerts(columns: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
-def _beside(told: Sequence[str]) -> str:
-    return " / ".join(told) if any(words != "–" for words in told) else "–"
+def _beside(values: Sequence[str]) -> str:
+    return " / ".join(values) if any(words != "–" for words in values) else "–"
 
 
 _KEYS = (("distinct",), ("middle", "frequent"), ("mean",), ("lowest", "highest"))
 
 
-def _told(summary: Mapping[str, Any], keys: Sequence[str]) -> str:
+def _first_values(summary: Mapping[str, Any], keys: Sequence[str]) -> str:
     """The first values that a summary has of these keys; both ends where they are ends."""
     values = [summary[key] for key in keys if key in summary]
     spelled = [value if isinstance(value, str) else short(value) for value in values]

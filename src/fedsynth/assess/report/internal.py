@@ -91,7 +91,7 @@ def _sections(record: Record) -> list[Section]:
         sections.append(_with_media(faithful_chapter(evaluation), record))
         sections.append(useful_chapter(evaluation.scores))
         sections.append(attack_chapter(evaluation.details, statement))
-    sections += [training_chapter(record.history, statement.epsilon), _data(record), _made(record)]
+    sections += [training_chapter(record.history, statement.epsilon), _data(record), _method(record)]
     return [section for section in sections if section is not None]
 
 
@@ -159,7 +159,7 @@ def _data(record: Record) -> Section:
     )
 
 
-def _made(record: Record) -> Section:
+def _method(record: Record) -> Section:
     rows = [[name, tag("span", digest, class_="hash")] for name, digest in record.released.hashes.items()]
     files = table(["file", "SHA-256"], rows, "Files and their hashes")
     return Section("made", "How was it made?", [*method(record.released), tag("h3", "Files"), files])

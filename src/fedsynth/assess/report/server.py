@@ -122,13 +122,13 @@ def _handler(site: Site, local: bool) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:  # noqa: N802
             """Answer a request to read; the only kind there is."""
-            self._send(self._found(), body=True)
+            self._send(self._answer(), body=True)
 
         def do_HEAD(self) -> None:  # noqa: N802
             """The same without the page."""
-            self._send(self._found(), body=False)
+            self._send(self._answer(), body=False)
 
-        def _found(self) -> Answer:
+        def _answer(self) -> Answer:
             if local and not _is_local(self.headers.get("Host", "")):
                 return _refused("This server answers to its own machine only.")
             if not site.admits(_token(self.path, self.headers.get("Cookie", ""))):

@@ -1,4 +1,4 @@
-"""What the server remembers of each site's ledger: how many lines it once showed, and the hash of the last.
+"""The sites' ledgers as the server remembers them: how many lines each once showed, and the hash of the last.
 
 Each line of a ledger holds the hash of the one before. So a site proves that its ledger is the one of before, or a
 longer one, by the hash of one line; a copy that was restored, or that a clone of the site writes, cannot.

@@ -53,24 +53,24 @@ class _Order:
     def from_bytes(cls, payload: bytes) -> _Order:
         try:
             read: Any = json.loads(payload)
-            made = cls(
+            order = cls(
                 read["number"], read["job"], tuple(read["sites"]), tuple(read["clients"]), read["minimum"]
             )
         except (ValueError, TypeError, KeyError) as error:
             raise BadInput(f"the order of a masked round cannot be read ({error})") from None
-        counts = (made.number, made.minimum, *made.clients)
-        named = isinstance(made.job, str) and all(isinstance(site, str) for site in made.sites)
-        whole = all(type(count) is int and count >= 0 for count in counts) and 0 not in made.clients
+        counts = (order.number, order.minimum, *order.clients)
+        named = isinstance(order.job, str) and all(isinstance(site, str) for site in order.sites)
+        whole = all(type(count) is int and count >= 0 for count in counts) and 0 not in order.clients
         if (
             not named
             or not whole
-            or len({*made.sites}) != len(made.sites)
-            or len(made.clients) != len(made.sites)
+            or len({*order.sites}) != len(order.sites)
+            or len(order.clients) != len(order.sites)
         ):
             raise BadInput(
                 "the order of a masked round has a number, a job, the names of different sites and their clients"
             )
-        return made
+        return order
 
     def agreement(self, run: str, wire: Wire, known: Mapping[str, bytes]) -> Agreement:
         """The terms of the round as either side makes them from what it knows itself."""
@@ -89,10 +89,10 @@ class _Order:
         needed, helping = party_threshold(self.clients, parties.threshold, parties.colluders)
         threshold = min(max(needed, self.minimum), len(self.sites))
         roster = {place: known[site] for place, site in enumerate(self.sites)}
-        held = {} if total == len(self.sites) else dict(enumerate(self.clients))
+        sizes = {} if total == len(self.sites) else dict(enumerate(self.clients))
         name, least = f"{run} {self.job}", parties.threshold
         return Agreement(
-            name, self.number, ring.dim, ring.bits, threshold, roster, helping, held, least, ring.share
+            name, self.number, ring.dim, ring.bits, threshold, roster, helping, sizes, least, ring.share
         )
 
 
@@ -115,10 +115,10 @@ class MaskingSite:
 
     def stage(self, version: int, name: str, payload: bytes) -> bytes:
         """One stage; the very same request gets the very same answer, and another one in its place is refused."""
-        asked = digest(name.encode(), payload)
-        if asked not in self._answers:
-            self._answers[asked] = self._answer(name, payload)
-        return self._answers[asked]
+        request = digest(name.encode(), payload)
+        if request not in self._answers:
+            self._answers[request] = self._answer(name, payload)
+        return self._answers[request]
 
     def _answer(self, name: str, payload: bytes) -> bytes:
         if name == "identity":
@@ -187,10 +187,10 @@ def masking(
 ) -> Seal:
     """The site's half of secagg, for `Site(seals={"secagg": ...})`."""
 
-    def made(run: str, algorithm: Algorithm, folder: Path) -> MaskingSite:
+    def masking_site(run: str, algorithm: Algorithm, folder: Path) -> MaskingSite:
         return MaskingSite(run, algorithm, folder, name, identity, known, minimum, clients)
 
-    return made
+    return masking_site
 
 
 def _parties_of(wire: Wire) -> Parties:
@@ -263,8 +263,8 @@ class MaskedLink:
     def _stage(self, requests: Mapping[int, bytes] | None = None) -> None:
         """One stage with all who are still there; what does not fit is as good as not sent."""
         assert self._round is not None
-        asked = self._named(self._round.requests() if requests is None else requests)
-        for site, answer in self.remote.stage(self._version, self._round.stage, asked).items():
+        requests_by_site = self._named(self._round.requests() if requests is None else requests)
+        for site, answer in self.remote.stage(self._version, self._round.stage, requests_by_site).items():
             self._take(site, answer)
         self._round.close()
 

@@ -139,7 +139,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Notice:
-    """What people at the site should know; it goes into the site's own log."""
+    """A sentence for people at the site; it goes into the site's own log."""
 
     kind: ClassVar[str] = "notice"
     run: str

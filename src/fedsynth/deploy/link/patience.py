@@ -37,7 +37,7 @@ class Patience:
 
     @property
     def slow_news(self) -> str:
-        """What is said of a site that has not answered for long."""
+        """Return a sentence on a site that has not answered for long."""
         return f"has not answered for {self.slow_s:g} s; it is left out after {self.timeout_s:g} s"
 
 

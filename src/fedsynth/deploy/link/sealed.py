@@ -80,10 +80,10 @@ class SealingSite:
 def sealing(minimum: int = 2) -> Seal:
     """The site's half of he, for `Site(seals={"he": ...})`; the algorithm was composed with the site's keys."""
 
-    def made(run: str, algorithm: Algorithm, folder: Path) -> SealingSite:
+    def sealing_site(run: str, algorithm: Algorithm, folder: Path) -> SealingSite:
         return SealingSite(algorithm, minimum)
 
-    return made
+    return sealing_site
 
 
 @dataclass

@@ -193,7 +193,7 @@ def public_key_in(path: Path, name: str) -> rsa.RSAPublicKey:
 
 
 def fingerprint(key: rsa.RSAPublicKey) -> str:
-    """What two people compare by telephone: that the request which arrived is the one that was made."""
+    """Return the mark that two people compare by telephone, so that no other request is signed."""
     digest = hashes.Hash(hashes.SHA256())
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     digest.update(key.public_bytes(serialization.Encoding.DER, form))

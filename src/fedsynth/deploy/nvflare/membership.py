@@ -54,7 +54,7 @@ _README = {
 
 @dataclass(frozen=True)
 class Consortium:
-    """What `create` made: the address of its server and its sites."""
+    """A federation that `create` made: the address of its server and its sites."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""What runs a kit as a service: a hardened systemd unit and a compose file, written beside the keys."""
+"""Files that run a kit as a service: a hardened systemd unit and a compose file, written beside the keys."""
 
 from __future__ import annotations
 

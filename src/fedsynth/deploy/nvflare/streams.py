@@ -1,4 +1,4 @@
-"""What the engine's streams (NVFlare 2.9) leave behind in a job that lives for hours, and how it goes at once.
+"""Free at once what the engine's streams (NVFlare 2.9) leave behind in a job that lives for hours.
 
 Every answer to a question of a site comes as a stream that is remembered for 65 seconds, in case its sender repeats
 itself. The engine has no other setting for it than the time for which senders repeat, which must stay. Sites ask for

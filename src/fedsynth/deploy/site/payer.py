@@ -65,7 +65,7 @@ class SitePayer:
 
     @property
     def shown(self) -> str:
-        """What the site shows of its ledger."""
+        """The length and the last hash of the site's ledger, for the server."""
         return self._ledger.shown
 
     @property
@@ -89,7 +89,7 @@ class SitePayer:
             self._reserve(entries)
 
     def _left(self) -> list[Entry]:
-        """What is left of the run, were all of it to happen."""
+        """Return the releases that the rest of the run would make."""
         algorithm = self._algorithm
         turns = algorithm.schedule.participations(algorithm.rounds)
         entries: list[Entry] = []

@@ -1,4 +1,4 @@
-"""What agreed runs may still release at a site: budget that no other run may take until they are over."""
+"""Releases that agreed runs may still make at a site: budget that no other run may take until they are over."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Reservations:
             self._write(plans)
 
     def left(self, name: str) -> list[Entry]:
-        """What this run has reserved and not released yet."""
+        """Return the releases that this run has reserved and not made yet."""
         return self._left(name, self._read()[name]) if name in self._read() else []
 
     def of_others(self, name: str) -> list[Entry]:
-        """What other runs have reserved and not released yet."""
+        """Return the releases that other runs have reserved and not made yet."""
         return [
             entry
             for other, plan in self._read().items()

@@ -228,8 +228,8 @@ class SiteRun:
         parts, mechanism = {}, {}
         sealed = self._sealed(work, job)
         if job is self.algorithm:
-            told = self.algorithm.unsealed if sealed else self.algorithm.broadcast
-            parts = {name: self.algorithm.layouts[name].size for name in told}
+            names_sent = self.algorithm.unsealed if sealed else self.algorithm.broadcast
+            parts = {name: self.algorithm.layouts[name].size for name in names_sent}
             secret = tuple(getattr(self.algorithm.mechanism, "secret", ()))
             mechanism = public(self.algorithm.mechanism.init(), secret)
         expected = {f"parts/{name}": (torch.float32, (size,)) for name, size in parts.items()}
@@ -274,6 +274,6 @@ def check_start(algorithm: Algorithm, tensors: Mapping[str, Tensor]) -> None:
     expected = {
         part: algorithm.layouts[part].size for part, home in algorithm.homes.items() if home is Home.CLIENT
     }
-    found = {name: (given.dtype, tuple(given.shape)) for name, given in tensors.items()}
-    if found != {part: (torch.float32, (size,)) for part, size in expected.items()}:
-        raise BadMessage(f"begin: the parts {found} do not have the layout of {algorithm.name}: {expected}")
+    layout = {name: (given.dtype, tuple(given.shape)) for name, given in tensors.items()}
+    if layout != {part: (torch.float32, (size,)) for part, size in expected.items()}:
+        raise BadMessage(f"begin: the parts {layout} do not have the layout of {algorithm.name}: {expected}")

@@ -36,7 +36,7 @@ from fedsynth.privacy.accountant import (
 )
 from fedsynth.privacy.events import EpsilonDeltaDpEvent, compose, repeat
 from fedsynth.privacy.gaussian_loss import _Gaussian, _unsampled, gaussian_loss
-from fedsynth.privacy.pairs import Loss, Step, steps_of
+from fedsynth.privacy.pairs import Loss, ReleaseTerms, steps_of
 
 SAMPLED = PoissonSampledDpEvent(0.2, GaussianDpEvent(2.0))
 
@@ -48,7 +48,7 @@ def steps(event, adjacency="add-remove"):
 @pytest.mark.parametrize("name", ["pld", "rdp", "rdp-legacy"])
 def test_nothing_costs_nothing_and_an_open_release_everything(name):
     assert answer_steps([], 1e-5, accountant=name) == Answer(0.0, name)
-    assert answer_steps([(Step(private=False), 1)], 1e-5, accountant=name) == Answer(math.inf, name)
+    assert answer_steps([(ReleaseTerms(private=False), 1)], 1e-5, accountant=name) == Answer(math.inf, name)
 
 
 @pytest.mark.parametrize("name", ["pld", "rdp"])
@@ -149,7 +149,7 @@ def test_the_curve_adds_up_and_an_order_that_failed_is_infinite():
 
 
 def test_curves_of_different_relations_and_orders_are_kept_apart():
-    two = [(Step(renyi=GaussianDpEvent(1.0)), 1)]
+    two = [(ReleaseTerms(renyi=GaussianDpEvent(1.0)), 1)]
     first = renyi_curve(two, (2.0,))
     assert renyi_curve(two, (3.0,)).tolist() != first.tolist() == renyi_curve(two, (2.0,)).tolist()
 
@@ -157,7 +157,7 @@ def test_curves_of_different_relations_and_orders_are_kept_apart():
 def test_curves_that_are_kept_are_bounded_in_number():
     accountant._CURVES.clear()
     for number in range(accountant._MOST_CURVES + 5):
-        renyi_curve([(Step(renyi=GaussianDpEvent(1.0 + number)), 1)], (2.0,))
+        renyi_curve([(ReleaseTerms(renyi=GaussianDpEvent(1.0 + number)), 1)], (2.0,))
     assert len(accountant._CURVES) == accountant._MOST_CURVES
     assert f"{GaussianDpEvent(1.0)!r}" not in {key[0] for key in accountant._CURVES}  # the oldest went first
 
@@ -203,7 +203,7 @@ def test_the_legacy_conversion_is_that_of_mironov():
 def test_a_loss_is_the_librarys_on_the_grid_that_is_asked_for(loss, direct):
     ours = one_loss(loss, 0.01)
     assert ours.get_epsilon_for_delta(2e-4) == direct.get_epsilon_for_delta(2e-4)
-    together = composed([(Step(loss), 3)], 0.01)
+    together = composed([(ReleaseTerms(loss), 3)], 0.01)
     whole = direct.self_compose(3).get_epsilon_for_delta(1e-3)
     assert together.get_epsilon_for_delta(1e-3) == pytest.approx(whole, rel=1e-9)
 
@@ -310,11 +310,11 @@ def test_an_order_at_which_the_library_fails_counts_as_infinite_and_no_cost_as_n
     tiny = PoissonSampledDpEvent(1e-8, GaussianDpEvent(1e4))
     with quiet():
         said = RdpAccountant(orders).compose(tiny).rdp
-        curve = renyi_curve([(Step(renyi=tiny), 3)], orders)
+        curve = renyi_curve([(ReleaseTerms(renyi=tiny), 3)], orders)
     assert 0 < (said < 0).sum() < len(orders)  # the library would read these as a cost of nothing
     assert np.isinf(curve).tolist() == (said < 0).tolist()
     never = PoissonSampledDpEvent(0.0, GaussianDpEvent(1.0))
-    assert np.isfinite(renyi_curve([(Step(renyi=never), 1)], orders)).all()
+    assert np.isfinite(renyi_curve([(ReleaseTerms(renyi=never), 1)], orders)).all()
 
 
 def test_small_losses_get_a_grid_that_is_fine_beside_them():
@@ -368,5 +368,5 @@ def test_a_grid_is_no_finer_than_is_wanted_and_no_coarser_than_it_must_be():
 
 
 def test_a_step_without_a_loss_keeps_its_own_renyi_event():
-    assert accountant._nearest_renyi(Step(renyi=GaussianDpEvent(3.0))) == GaussianDpEvent(3.0)
-    assert accountant._nearest_renyi(Step(loss=Loss("bounded", 1.0))) is None
+    assert accountant._nearest_renyi(ReleaseTerms(renyi=GaussianDpEvent(3.0))) == GaussianDpEvent(3.0)
+    assert accountant._nearest_renyi(ReleaseTerms(loss=Loss("bounded", 1.0))) is None

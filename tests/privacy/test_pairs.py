@@ -27,13 +27,13 @@ from fedsynth.privacy.events import (
     EpsilonDeltaDpEvent,
     ExponentialMechanismDpEvent,
 )
-from fedsynth.privacy.pairs import ADJACENCIES, PAIRS, SAMPLINGS, Loss, Step, steps_of
+from fedsynth.privacy.pairs import ADJACENCIES, PAIRS, SAMPLINGS, Loss, ReleaseTerms, steps_of
 
 ADD_REMOVE = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE
 ZERO_OUT = NeighboringRelation.REPLACE_SPECIAL
-FREE = Step(Loss("bounded", 0.0), RandomizedResponseDpEvent(1.0, 2), REPLACE, pure=0.0)
-OPEN = Step(private=False)
+FREE = ReleaseTerms(Loss("bounded", 0.0), RandomizedResponseDpEvent(1.0, 2), REPLACE, pure=0.0)
+OPEN = ReleaseTerms(private=False)
 
 
 def step(event, adjacency="add-remove"):
@@ -46,7 +46,7 @@ def step(event, adjacency="add-remove"):
     ("adjacency", "relative"), [("add-remove", 3.0), ("zero-out", 3.0), ("replace-one", 1.5)]
 )
 def test_an_unsampled_gaussian_is_relative_to_what_the_sum_moves_by(adjacency, relative):
-    assert step(GaussianDpEvent(3.0), adjacency) == Step(
+    assert step(GaussianDpEvent(3.0), adjacency) == ReleaseTerms(
         Loss("gaussian", relative), GaussianDpEvent(relative)
     )
     assert step(PoissonSampledDpEvent(1.0, GaussianDpEvent(3.0)), adjacency) == step(
@@ -58,7 +58,7 @@ def test_an_unsampled_gaussian_is_relative_to_what_the_sum_moves_by(adjacency, r
     ("adjacency", "relative"), [("add-remove", 4.0), ("zero-out", 4.0), ("replace-one", 2.0)]
 )
 def test_laplace_noise_is_relative_to_what_the_sum_moves_by(adjacency, relative):
-    expected = Step(Loss("laplace", relative), LaplaceDpEvent(relative), pure=1 / relative)
+    expected = ReleaseTerms(Loss("laplace", relative), LaplaceDpEvent(relative), pure=1 / relative)
     assert step(LaplaceDpEvent(4.0), adjacency) == expected
     assert step(PoissonSampledDpEvent(1.0, LaplaceDpEvent(4.0)), adjacency) == expected
 
@@ -213,7 +213,7 @@ def test_randomized_response_with_one_answer_is_free_and_one_that_always_tells_i
 
 def test_zero_concentrated_privacy_is_a_renyi_bound():
     event = ZCDpEvent(0.5)
-    assert step(event) == Step(renyi=event, reason="zCDP is a Renyi bound")
+    assert step(event) == ReleaseTerms(renyi=event, reason="zCDP is a Renyi bound")
 
 
 @pytest.mark.parametrize(("adjacency", "relative"), [("zero-out", 8.0), ("replace-one", 4.0)])

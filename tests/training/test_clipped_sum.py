@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedsynth.rng import Rng
-from fedsynth.training.rule import DPSGD, Step
+from fedsynth.training.rule import DPSGD, LocalStep
 
 
 def stepped(loss, rows, kind=torch.float32):
@@ -16,7 +16,7 @@ def stepped(loss, rows, kind=torch.float32):
         "y": torch.zeros(1, rows, dtype=torch.int64),
         "weight": torch.ones(1, rows),
     }
-    step = Step(
+    step = LocalStep(
         {"all": torch.zeros(1, 1)}, {}, batch, torch.zeros(1, rows, 1, dtype=kind), np.arange(1), Rng(1)
     )
     gradients, losses = rule.gradient(loss, step)

@@ -14,7 +14,7 @@ from torch.func import functional_call, grad
 from fedsynth.errors import BadInput
 from fedsynth.rng import Rng
 from fedsynth.training.captured import Tapes
-from fedsynth.training.rule import DPSGD, Epochs, Step
+from fedsynth.training.rule import DPSGD, Epochs, LocalStep
 from noise_scale import fits, independent
 
 ROWS = 12
@@ -52,7 +52,7 @@ def summed(rule, batch, clients=1, ids=None):
     trained = {"all": flat(NETWORK).expand(clients, -1)}
     noise = torch.zeros(clients, batch["x"].shape[1], 1)
     ids = np.arange(clients) if ids is None else ids
-    gradients, losses = rule.gradient(loss, Step(trained, {}, batch, noise, ids, Rng(1)))
+    gradients, losses = rule.gradient(loss, LocalStep(trained, {}, batch, noise, ids, Rng(1)))
     reported = losses.double() * rule.report * rule.clip / rule.loss_bound
     return torch.cat([gradients["all"].double(), reported[:, None]], dim=1) * rule.expected_batch
 
@@ -139,13 +139,15 @@ def test_the_sum_is_divided_by_the_expected_batch_whoever_turned_up():
     trained = {"all": flat(NETWORK)[None]}
     batch = batch_of(rows=2)
     both, _ = noiseless().gradient(
-        loss, Step(trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+        loss, LocalStep(trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
     )
     batch["weight"][0, 1] = 0
-    one, _ = noiseless().gradient(loss, Step(trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1)))
+    one, _ = noiseless().gradient(
+        loss, LocalStep(trained, {}, batch, torch.zeros(1, 2, 1), np.array([0]), Rng(1))
+    )
     single = {name: value[:, 1:] for name, value in batch_of(rows=2).items()}
     other, _ = noiseless().gradient(
-        loss, Step(trained, {}, single, torch.zeros(1, 1, 1), np.array([0]), Rng(1))
+        loss, LocalStep(trained, {}, single, torch.zeros(1, 1, 1), np.array([0]), Rng(1))
     )
     torch.testing.assert_close(both["all"], one["all"] + other["all"], rtol=1e-5, atol=1e-7)
 
@@ -156,7 +158,7 @@ def test_noise_has_the_scale_of_the_clip():
     batch = {name: value.expand(clients, *value.shape[1:]) for name, value in batch_of(rows=1).items()}
     trained = {"all": flat(NETWORK).expand(clients, -1)}
     drawn, _ = rule.gradient(
-        loss, Step(trained, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), Rng(4))
+        loss, LocalStep(trained, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), Rng(4))
     )
     spread = float(drawn["all"].std(dim=0).mean()) * 7.0
     assert spread == pytest.approx(1.5, rel=0.02)
@@ -166,7 +168,7 @@ def noise_of(rule, rng, clients=4000):
     """What DP-SGD adds to a step that no record is in, in units of its noise: [clients, parameters and the loss]."""
     batch = {name: value.expand(clients, *value.shape[1:]) for name, value in batch_of(rows=1).items()}
     batch["weight"] = torch.zeros_like(batch["weight"])
-    step = Step(
+    step = LocalStep(
         {"all": torch.zeros(clients, 32)}, {}, batch, torch.zeros(clients, 1, 1), np.arange(clients), rng
     )
     gradients, losses = rule.gradient(loss, step)
@@ -242,7 +244,7 @@ def test_epochs_without_work_are_refused(count, size):
 def test_a_part_of_a_step_has_some_rows_of_everything_that_has_rows():
     batch = batch_of(rows=4, clients=2)
     noise = torch.arange(8.0).reshape(2, 4, 1)
-    part = Step({"all": torch.zeros(2, 3)}, {}, batch, noise, np.arange(2), Rng(1)).part(slice(1, 3))
+    part = LocalStep({"all": torch.zeros(2, 3)}, {}, batch, noise, np.arange(2), Rng(1)).part(slice(1, 3))
     assert torch.equal(part.noise, noise[:, 1:3]) and part.trained["all"].shape == (2, 3)
     assert all(torch.equal(part.batch[name], batch[name][:, 1:3]) for name in batch)
 
@@ -250,7 +252,9 @@ def test_a_part_of_a_step_has_some_rows_of_everything_that_has_rows():
 def test_without_protection_gradients_are_those_of_the_mean_loss():
     batch = batch_of(rows=4, clients=3)
     batch["weight"][1, 2:] = 0
-    step = Step({"all": flat(NETWORK).expand(3, -1)}, {}, batch, torch.zeros(3, 4, 1), np.arange(3), Rng(1))
+    step = LocalStep(
+        {"all": flat(NETWORK).expand(3, -1)}, {}, batch, torch.zeros(3, 4, 1), np.arange(3), Rng(1)
+    )
     gradients, losses = Epochs(1, 4).gradient(loss, step)
     for client in range(3):
         own = {name: value[client] for name, value in batch.items()}
@@ -272,7 +276,7 @@ def test_parts_that_all_share_and_parts_of_each_client_are_both_used(rule):
     scales = {"shared": torch.tensor([1.0, 2.0]), "own": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
     found = {}
     for kind, scale in scales.items():
-        step = Step(
+        step = LocalStep(
             {"all": torch.ones(2, 2)}, {"scale": scale}, batch, torch.zeros(2, 1, 1), np.arange(2), Rng(1)
         )
         found[kind] = rule.gradient(weighted, step)[0]["all"]
@@ -285,7 +289,7 @@ def test_several_parts_come_back_under_their_names():
         return (2 * trained["first"]).sum() + (3 * trained["second"]).sum()
 
     batch = {"x": torch.zeros(1, 1, 1), "y": torch.zeros(1, 1, dtype=torch.int64), "weight": torch.ones(1, 1)}
-    step = Step(
+    step = LocalStep(
         {"first": torch.zeros(1, 2), "second": torch.zeros(1, 3)},
         {},
         batch,
@@ -318,7 +322,7 @@ def test_a_loss_below_zero_is_reported_as_zero():
         return trained["all"].sum() * 0 - 5.0
 
     batch = batch_of(rows=1)
-    step = Step({"all": torch.zeros(1, 2)}, {}, batch, torch.zeros(1, 1, 1), np.arange(1), Rng(1))
+    step = LocalStep({"all": torch.zeros(1, 2)}, {}, batch, torch.zeros(1, 1, 1), np.arange(1), Rng(1))
     assert noiseless().gradient(negative, step)[1].tolist() == [0.0]
 
 
@@ -372,10 +376,10 @@ def test_one_epoch_of_one_row_is_one_step():
 @pytest.mark.parametrize(("most", "size"), [(200, 96), (70, 64), (40, 32), (5, 5), (1, 1)])
 def test_recorded_steps_fall_into_equal_pieces_that_no_row_is_lost_from(most, size):
     batch = batch_of(rows=70, clients=2)
-    step = Step({}, {}, batch, torch.rand(2, 70, 1), np.arange(2), Rng(1), Tapes())
+    step = LocalStep({}, {}, batch, torch.rand(2, 70, 1), np.arange(2), Rng(1), Tapes())
     parts = list(step.parts(most))
     assert {part.noise.shape[1] for part in parts} == {size}
     for name in batch:
         whole = torch.cat([part.batch[name] for part in parts], dim=1)
         assert torch.equal(whole[:, :70], batch[name]) and not whole[:, 70:].any()
-    assert [part.noise.shape[1] for part in Step(**{**vars(step), "tapes": None}).parts(40)] == [40, 30]
+    assert [part.noise.shape[1] for part in LocalStep(**{**vars(step), "tapes": None}).parts(40)] == [40, 30]

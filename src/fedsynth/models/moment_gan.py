@@ -71,7 +71,7 @@ def bounded(image: Tensor) -> Tensor:
     return image.detach().clamp(0, 1) + (image - image.detach())
 
 
-class Start(Protocol):
+class GeneratorStart(Protocol):
     """The interface of what draws a picture before the generator retouches it."""
 
     @property
@@ -118,7 +118,7 @@ class Start(Protocol):
 class MomentGAN:
     """Pictures from class moments, retouched by what the critic teaches."""
 
-    start: Start
+    start: GeneratorStart
     width: int = 8
     patches: bool = True
     painter: int = 32

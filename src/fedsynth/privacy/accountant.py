@@ -32,12 +32,12 @@ from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from fedsynth.errors import BadInput, NotPrivate, nearest
 from fedsynth.privacy.gaussian_loss import gaussian_loss
 from fedsynth.privacy.loss_distribution import self_composed
-from fedsynth.privacy.pairs import Loss, Step, steps_of
+from fedsynth.privacy.pairs import Loss, ReleaseTerms, steps_of
 
 Accountant = Literal["pld", "rdp", "rdp-legacy"]
 ACCOUNTANTS: tuple[Accountant, ...] = ("pld", "rdp", "rdp-legacy")
 FINE, COARSE = 1e-4, 1e-3
-Counted = list[tuple[Step, int]]
+Counted = list[tuple[ReleaseTerms, int]]
 
 LEAST_DELTA = 1e-10  # below it, rounding in the library's Fourier transforms is no longer negligible
 _TAIL = 8.0  # standard deviations of noise that one release's privacy loss is taken to span
@@ -245,7 +245,9 @@ def _typical(loss: Loss) -> float:
 
 def _rough(steps: Counted, delta: float) -> float:
     """An order of magnitude of epsilon, from few Renyi orders or from adding up."""
-    rough = [(Step(renyi=_nearest_renyi(step), relation=step.relation), count) for step, count in steps]
+    rough = [
+        (ReleaseTerms(renyi=_nearest_renyi(step), relation=step.relation), count) for step, count in steps
+    ]
     known = [(step, count) for step, count in rough if step.renyi is not None]
     quick = compute_epsilon(_ROUGH_ORDERS, renyi_curve(known, _ROUGH_ORDERS), delta)[0] if known else 0.0
     rest = sum(
@@ -254,7 +256,7 @@ def _rough(steps: Counted, delta: float) -> float:
     return float(quick) + min(rest, 10.0)
 
 
-def _nearest_renyi(step: Step) -> DpEvent | None:
+def _nearest_renyi(step: ReleaseTerms) -> DpEvent | None:
     loss = step.loss
     if step.renyi is None and loss is not None and loss.family == "gaussian":
         return PoissonSampledDpEvent(loss.rate, GaussianDpEvent(loss.scale / 2))

@@ -93,7 +93,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReleaseTerms:
     """One release in the library's terms. A None means that this accountant has no answer for it."""
 
     loss: Loss | None = None
@@ -105,18 +105,18 @@ class Step:
     reason: str = ""
 
 
-_FREE = Step(Loss("bounded", 0.0), RandomizedResponseDpEvent(1.0, 2), _REPLACE, pure=0.0)
-_OPEN = Step(private=False)
+_FREE = ReleaseTerms(Loss("bounded", 0.0), RandomizedResponseDpEvent(1.0, 2), _REPLACE, pure=0.0)
+_OPEN = ReleaseTerms(private=False)
 
 
-def steps_of(event: DpEvent, adjacency: str) -> list[tuple[Step, int]]:
+def steps_of(event: DpEvent, adjacency: str) -> list[tuple[ReleaseTerms, int]]:
     """Each release in the library's terms with its count; refuses what cannot be accounted."""
     if adjacency not in ADJACENCIES:
         raise BadInput(f"adjacency {adjacency!r} is not known; {nearest(adjacency, ADJACENCIES)}")
     return [(_step(leaf, adjacency), count) for leaf, count in flatten(event)]
 
 
-def _step(event: DpEvent, adjacency: str) -> Step:
+def _step(event: DpEvent, adjacency: str) -> ReleaseTerms:
     match event:
         case NonPrivateDpEvent():
             return _OPEN
@@ -131,7 +131,7 @@ def _step(event: DpEvent, adjacency: str) -> Step:
         case RandomizedResponseDpEvent():
             return _randomized_response(event)
         case ZCDpEvent():
-            return Step(renyi=event, reason="zCDP is a Renyi bound")
+            return ReleaseTerms(renyi=event, reason="zCDP is a Renyi bound")
         case SingleEpochTreeAggregationDpEvent():
             return _tree(event, adjacency)
         case RepeatAndSelectDpEvent():
@@ -175,21 +175,21 @@ def _checked(noise_multiplier: float) -> float:
     return float(noise_multiplier)
 
 
-def _gaussian(noise: float, adjacency: str) -> Step:
+def _gaussian(noise: float, adjacency: str) -> ReleaseTerms:
     if noise == 0 or math.isinf(noise):
         return _FREE if noise else _OPEN
     relative = noise / PAIRS["none", adjacency].sensitivity
-    return Step(Loss("gaussian", relative), GaussianDpEvent(relative))
+    return ReleaseTerms(Loss("gaussian", relative), GaussianDpEvent(relative))
 
 
-def _laplace(noise: float, adjacency: str) -> Step:
+def _laplace(noise: float, adjacency: str) -> ReleaseTerms:
     if _checked(noise) == 0 or math.isinf(noise):
         return _FREE if noise else _OPEN
     relative = noise / PAIRS["none", adjacency].sensitivity
-    return Step(Loss("laplace", relative), LaplaceDpEvent(relative), pure=1.0 / relative)
+    return ReleaseTerms(Loss("laplace", relative), LaplaceDpEvent(relative), pure=1.0 / relative)
 
 
-def _bounded(epsilon: float, delta: float) -> Step:
+def _bounded(epsilon: float, delta: float) -> ReleaseTerms:
     if not (epsilon >= 0 and 0 <= delta <= 1):
         raise BadInput(f"epsilon={epsilon}, delta={delta}: epsilon is 0 or more and delta lies in [0, 1]")
     if math.isinf(epsilon) or delta == 1:
@@ -198,10 +198,10 @@ def _bounded(epsilon: float, delta: float) -> Step:
     response = RandomizedResponseDpEvent(2.0 / (1.0 + math.exp(epsilon)), 2) if epsilon < 700 else None
     pure = epsilon if delta == 0 else math.inf
     loss = Loss("bounded", epsilon, delta=delta) if epsilon < 700 else None  # exp() of more overflows
-    return Step(loss, response, _REPLACE, delta=delta, pure=pure, reason="epsilon is 700 or more")
+    return ReleaseTerms(loss, response, _REPLACE, delta=delta, pure=pure, reason="epsilon is 700 or more")
 
 
-def _randomized_response(event: RandomizedResponseDpEvent) -> Step:
+def _randomized_response(event: RandomizedResponseDpEvent) -> ReleaseTerms:
     # by its epsilon: the library's PLD accountant counts a repeated randomized response only once
     if event.num_buckets == 1:
         return _FREE
@@ -211,7 +211,7 @@ def _randomized_response(event: RandomizedResponseDpEvent) -> Step:
     return _bounded(math.log(truth * event.num_buckets / event.noise_parameter), 0.0)
 
 
-def _tree(event: SingleEpochTreeAggregationDpEvent, adjacency: str) -> Step:
+def _tree(event: SingleEpochTreeAggregationDpEvent, adjacency: str) -> ReleaseTerms:
     if adjacency == "add-remove":
         raise NotPrivate(
             "tree noise under add-remove cannot be accounted: a missing client moves every later step; "
@@ -219,10 +219,10 @@ def _tree(event: SingleEpochTreeAggregationDpEvent, adjacency: str) -> Step:
         )
     relative = _checked(event.noise_multiplier) / PAIRS["none", adjacency].sensitivity
     scaled = SingleEpochTreeAggregationDpEvent(relative, event.step_counts)
-    return Step(renyi=scaled, relation=_ZERO_OUT, reason="tree noise is a Renyi bound")
+    return ReleaseTerms(renyi=scaled, relation=_ZERO_OUT, reason="tree noise is a Renyi bound")
 
 
-def _repeat_and_select(event: RepeatAndSelectDpEvent, adjacency: str) -> Step:
+def _repeat_and_select(event: RepeatAndSelectDpEvent, adjacency: str) -> ReleaseTerms:
     inner = steps_of(event.event, adjacency)
     relations = {step.relation for step, _ in inner}
     if any(not step.private or step.renyi is None or step.delta for step, _ in inner) or len(relations) != 1:
@@ -231,10 +231,10 @@ def _repeat_and_select(event: RepeatAndSelectDpEvent, adjacency: str) -> Step:
         )
     whole = ComposedDpEvent([repeat(step.renyi, count) for step, count in inner if step.renyi is not None])
     charged = RepeatAndSelectDpEvent(whole, event.mean, event.shape)
-    return Step(renyi=charged, relation=relations.pop(), reason="a charged search is a Renyi bound")
+    return ReleaseTerms(renyi=charged, relation=relations.pop(), reason="a charged search is a Renyi bound")
 
 
-def _poisson(event: PoissonSampledDpEvent, adjacency: str) -> Step:
+def _poisson(event: PoissonSampledDpEvent, adjacency: str) -> ReleaseTerms:
     rate, pair = _checked_rate(event.sampling_probability), PAIRS["poisson", adjacency]
     if rate == 0:
         return _FREE
@@ -247,10 +247,10 @@ def _poisson(event: PoissonSampledDpEvent, adjacency: str) -> Step:
         return _FREE if noise else _OPEN
     relation = _REPLACE if adjacency == "replace-one" else _ADD_REMOVE
     renyi = PoissonSampledDpEvent(rate, GaussianDpEvent(noise)) if pair.rdp else None
-    return Step(Loss("gaussian", noise, rate, relation=relation), renyi, reason=pair.reason)
+    return ReleaseTerms(Loss("gaussian", noise, rate, relation=relation), renyi, reason=pair.reason)
 
 
-def _step_once(event: DpEvent, adjacency: str) -> Step:
+def _step_once(event: DpEvent, adjacency: str) -> ReleaseTerms:
     return (
         _laplace(event.noise_multiplier, adjacency)
         if isinstance(event, LaplaceDpEvent)
@@ -266,17 +266,19 @@ def _checked_rate(rate: float) -> float:
     return float(rate)
 
 
-def _poisson_laplace(rate: float, noise: float, adjacency: str) -> Step:
+def _poisson_laplace(rate: float, noise: float, adjacency: str) -> ReleaseTerms:
     if adjacency == "replace-one":
         raise NotPrivate(
             "sampled Laplace noise under 'replace-one' has no accountant; use 'add-remove' or 'zero-out'"
         )
     if noise == 0 or math.isinf(noise):
         return _FREE if noise else _OPEN
-    return Step(Loss("laplace", noise, rate), reason="RDP of sampled Laplace noise is not in the library")
+    return ReleaseTerms(
+        Loss("laplace", noise, rate), reason="RDP of sampled Laplace noise is not in the library"
+    )
 
 
-def _fixed(event: SampledWithoutReplacementDpEvent, adjacency: str) -> Step:
+def _fixed(event: SampledWithoutReplacementDpEvent, adjacency: str) -> ReleaseTerms:
     size, clients = event.sample_size, event.source_dataset_size
     if not 0 < size <= clients:
         raise BadInput(f"cohort={size} of clients={clients}: a fixed cohort has 1 to {clients} clients")
@@ -290,4 +292,4 @@ def _fixed(event: SampledWithoutReplacementDpEvent, adjacency: str) -> Step:
         return _gaussian(noise, adjacency)
     relative = GaussianDpEvent(noise / pair.sensitivity)
     renyi = SampledWithoutReplacementDpEvent(clients, size, relative)
-    return Step(renyi=renyi, relation=_REPLACE, reason=pair.reason)
+    return ReleaseTerms(renyi=renyi, relation=_REPLACE, reason=pair.reason)

@@ -14,7 +14,7 @@ from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.models.per_class import PerClass, of_class
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering, buffered
-from fedsynth.recipes.gan_opening import Opening, opening_query, start_of
+from fedsynth.recipes.gan_opening import GeneratorOpening, opening_query, start_of
 from fedsynth.recipes.settings import ClientPrivacy, Local, Rounds, checked, setting
 from fedsynth.recipes.sharing import Sharing, shared_out
 from fedsynth.recipes.task import Task
@@ -74,7 +74,7 @@ class Generation:
         return Free(self.generator_steps, self.generator_batch * generators)
 
 
-def adversaries(task: Task, settings: Adversaries, opening: Opening) -> Model:
+def adversaries(task: Task, settings: Adversaries, opening: GeneratorOpening) -> Model:
     """The GAN for the task's kind of data, or one for each class."""
     if settings.classes != "separate":
         return _one(task, settings, opening, task.classes if settings.classes == "conditional" else 0)
@@ -86,7 +86,7 @@ def adversaries(task: Task, settings: Adversaries, opening: Opening) -> Model:
     return PerClass(_one(task, settings, opening, 0), task.classes)
 
 
-def _one(task: Task, settings: Adversaries, opening: Opening, classes: int) -> Model:
+def _one(task: Task, settings: Adversaries, opening: GeneratorOpening, classes: int) -> Model:
     """One GAN that is told so many classes."""
     if task.blocks:
         return _of_rows(task, settings, classes)
@@ -103,7 +103,9 @@ def _of_rows(task: Task, settings: Adversaries, classes: int) -> TableGAN:
     return TableGAN(task.width, task.blocks, classes, *sizes, settings.loss_name, settings.penalty)
 
 
-def starting_query(task: Task, networks: Adversaries, opening: Opening, noise_multiplier: float) -> Query:
+def starting_query(
+    task: Task, networks: Adversaries, opening: GeneratorOpening, noise_multiplier: float
+) -> Query:
     """Ask for what the generators of these networks start from."""
     classes = task.classes if networks.classes == "conditional" else 0
     rows = _of_rows(task, networks, classes) if task.blocks else None
@@ -113,7 +115,7 @@ def starting_query(task: Task, networks: Adversaries, opening: Opening, noise_mu
 def _question(
     task: Task,
     networks: Adversaries,
-    opening: Opening,
+    opening: GeneratorOpening,
     privacy: ClientPrivacy,
     schedule: Schedule,
     rounds: int,
@@ -145,7 +147,7 @@ def dp_fedavg_gan(
     rounds: Rounds = Rounds(rounds=16, rate=1.0, momentum=0.0),
     privacy: ClientPrivacy = ClientPrivacy(),
     generation: Generation = Generation(),
-    opening: Opening = Opening(),
+    opening: GeneratorOpening = GeneratorOpening(),
     sharing: Sharing = Sharing(),
     buffering: Buffering = Buffering(),
 ) -> Algorithm:

@@ -39,7 +39,7 @@ _FITTING = 600  # steps of fitting latent classes
 
 @dataclass(frozen=True)
 @checked
-class Opening:
+class GeneratorOpening:
     """The question that clients are asked once before the rounds, and its share of the budget."""
 
     start_share: float = setting(
@@ -60,12 +60,12 @@ class Opening:
     pretraining: int = setting(1500, "steps on simulated rows before the first round, for tables", 0)
 
 
-def start_of(task: Task, opening: Opening, classes: int) -> MomentVAE | PatternStart:
+def start_of(task: Task, opening: GeneratorOpening, classes: int) -> MomentVAE | PatternStart:
     """The start of an image generator that is conditioned on so many classes."""
     return patterns_of(task, opening, classes) or moments_of(task, opening, classes)
 
 
-def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
+def moments_of(task: Task, opening: GeneratorOpening, classes: int) -> MomentVAE:
     """The Gaussians that a generator of images starts from: one for each of so many classes, or one in all."""
     channels, side = task.image
     frequencies = min(opening.frequencies, side**2)
@@ -73,7 +73,7 @@ def moments_of(task: Task, opening: Opening, classes: int) -> MomentVAE:
     return MomentVAE(channels, side, classes, frequencies, rank, levels=opening.levels)
 
 
-def patterns_of(task: Task, opening: Opening, classes: int) -> PatternStart | None:
+def patterns_of(task: Task, opening: GeneratorOpening, classes: int) -> PatternStart | None:
     """The patterns that a generator of photographs starts from; None where it starts from covariances."""
     channels, side = task.image
     by_class = classes == task.classes
@@ -89,7 +89,7 @@ def patterns_of(task: Task, opening: Opening, classes: int) -> PatternStart | No
 
 
 def opening_query(
-    task: Task, opening: Opening, arrangement: str, noise_multiplier: float, rows: TableGAN | None
+    task: Task, opening: GeneratorOpening, arrangement: str, noise_multiplier: float, rows: TableGAN | None
 ) -> Query:
     """Ask for what the generators start from; `rows` is one GAN of a table, None for images."""
     if rows is None:
@@ -97,7 +97,7 @@ def opening_query(
     return rows_query(task, rows, opening, arrangement, noise_multiplier)
 
 
-def images_query(task: Task, opening: Opening, arrangement: str, noise_multiplier: float) -> Query:
+def images_query(task: Task, opening: GeneratorOpening, arrangement: str, noise_multiplier: float) -> Query:
     """Ask for the class moments, and deal them out to the GANs that start from them."""
     whole = arrangement == "conditional" or not task.classes
     patterns = patterns_of(task, opening, task.classes if whole else 0)
@@ -182,7 +182,7 @@ def pooled(mean: Tensor, factor: Tensor, shares: Tensor) -> Params:
 
 
 def rows_query(
-    task: Task, model: TableGAN, opening: Opening, arrangement: str, noise_multiplier: float
+    task: Task, model: TableGAN, opening: GeneratorOpening, arrangement: str, noise_multiplier: float
 ) -> Query:
     """Ask for the shares of every two values, and pre-train the generator (`model` is one GAN) with them."""
     statistic = ClientPairs(task.blocks, task.classes)

@@ -44,7 +44,7 @@ HOMES = {"prior": Home.SERVER, "levels": Home.SERVER, "decoder": Home.SHARED}
 
 @dataclass(frozen=True)
 @checked
-class Start:
+class MomentStart:
     """The question before training, and its share of the budget."""
 
     frequencies: int = setting(100, "lowest frequencies of a channel that the moments are taken of", 4)
@@ -143,7 +143,7 @@ def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Quer
 
 def moment_vae(
     task: Task,
-    start: Start = Start(),
+    start: MomentStart = MomentStart(),
     local: Local = Local(learning_rate=0.03),
     rounds: Rounds = Rounds(rounds=20, rate=0.5, momentum=0.5),
     privacy: MomentPrivacy = MomentPrivacy(),

@@ -129,7 +129,7 @@ class RowsByClass(_EncodedRows):
 
 
 @dataclass(frozen=True)
-class Opening:
+class FillFromViews:
     """The server's use of the answers: the class balance, and a pre-trained model if columns were asked for."""
 
     model: Model

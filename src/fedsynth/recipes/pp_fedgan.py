@@ -22,7 +22,7 @@ from fedsynth.models.moment_gan import MomentGAN
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.buffering import Buffering
-from fedsynth.recipes.gan_opening import Opening, opening_query, start_of
+from fedsynth.recipes.gan_opening import GeneratorOpening, opening_query, start_of
 from fedsynth.recipes.record_vae import LocalRecordPrivacy, local_balance
 from fedsynth.recipes.settings import Passes, RecordPrivacy, checked, setting
 from fedsynth.recipes.task import Task
@@ -63,7 +63,7 @@ class Players:
         """The GAN of a table's rows."""
         return TableGAN(task.width, task.blocks, task.classes, self.latent, self.hidden, "logistic")
 
-    def build(self, task: Task, opening: Opening) -> Model:
+    def build(self, task: Task, opening: GeneratorOpening) -> Model:
         """The logistic GAN for the task's kind of data, conditional where there are labels."""
         if task.blocks:
             return self.rows(task)
@@ -142,7 +142,12 @@ def _plain(batch: float, rate: float, steps: int) -> Epochs:
 
 
 def _opened(
-    task: Task, networks: Players, opening: Opening, noise_multiplier: float, rate: float, releases: int
+    task: Task,
+    networks: Players,
+    opening: GeneratorOpening,
+    noise_multiplier: float,
+    rate: float,
+    releases: int,
 ) -> Query:
     """The question to records before so many steps on batches of this rate."""
     noise = answer_noise(opening.start_share, noise_multiplier, rate, releases)
@@ -157,7 +162,7 @@ def pp_fedgan(
     rounds: Arrivals = Arrivals(),
     buffering: Buffering = Buffering(),
     privacy: LocalRecordPrivacy = LocalRecordPrivacy(batch_rate=0.05, steps=3, usual_records=6000),
-    opening: Opening = Opening(),
+    opening: GeneratorOpening = GeneratorOpening(),
 ) -> Algorithm:
     """PP-FedGAN (Ghavamipour et al. 2023): DP-SGD on each client's discriminator, sealed averages, no waiting.
 
@@ -220,7 +225,7 @@ def dp_gan(
     match: Match = Match(),
     rounds: Passes = Passes(),
     privacy: RecordPrivacy = RecordPrivacy(),
-    opening: Opening = Opening(),
+    opening: GeneratorOpening = GeneratorOpening(),
 ) -> Algorithm:
     """A GAN on pooled rows with DP-SGD on its discriminator (DP-GAN, Xie et al. 2018): who holds the rows is trusted.
 

@@ -21,7 +21,7 @@ from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.sampling import most_drawn
 from fedsynth.recipes.answer import answer_noise
 from fedsynth.recipes.gan import CRITIC, Adversaries, Generation, adversaries, starting_query
-from fedsynth.recipes.gan_opening import Opening
+from fedsynth.recipes.gan_opening import GeneratorOpening
 from fedsynth.recipes.settings import Architecture, RecordPrivacy, checked, setting
 from fedsynth.recipes.sharing import Sharing, shared_query
 from fedsynth.recipes.task import Task
@@ -68,7 +68,7 @@ def site_gan(
     steps: Steps = Steps(learning_rate=0.001),
     privacy: RecordPrivacy = RecordPrivacy(),
     generation: Generation = Generation(),
-    opening: Opening = Opening(),
+    opening: GeneratorOpening = GeneratorOpening(),
     sharing: Sharing = Sharing(),
 ) -> Algorithm:
     """A GAN over a few sites: the critic by DP-SGD for each record, the generator at the server.

@@ -27,7 +27,7 @@ from fedsynth.privacy.mechanism import Mechanism
 from fedsynth.privacy.none import NoPrivacy
 from fedsynth.privacy.response import Views, best_view
 from fedsynth.privacy.signds import SignDS
-from fedsynth.recipes.opening import FirstRow, Opening, Simulate, UniformImages, UniformRows, pretrain
+from fedsynth.recipes.opening import FillFromViews, FirstRow, Simulate, UniformImages, UniformRows, pretrain
 from fedsynth.recipes.settings import Local, checked, setting
 from fedsynth.recipes.task import Task
 from fedsynth.recipes.vae import ALL_SHARED, BOTH
@@ -84,7 +84,7 @@ class SignPrivacy:
 
 @dataclass(frozen=True)
 @checked
-class Start:
+class WassersteinStart:
     """Where training starts: an opening question to part of the clients, and training on simulated rows."""
 
     opening: float = setting(
@@ -131,7 +131,7 @@ def mechanism_of(task: Task, privacy: SignPrivacy, participations: int, dim: int
     return mechanism
 
 
-def opening_of(task: Task, model: Model, start: Start, epsilon: float) -> tuple[Query | None, int]:
+def opening_of(task: Task, model: Model, start: WassersteinStart, epsilon: float) -> tuple[Query | None, int]:
     """The opening question and the distance between the clients that are asked; None and 0 where nothing is."""
     columns = bool(task.blocks) and start.opening > 0
     unknown = bool(task.classes) and task.schema.label_probabilities is None
@@ -152,7 +152,7 @@ def opening_of(task: Task, model: Model, start: Start, epsilon: float) -> tuple[
         task.clients,
         among=Rotation(task.clients, every),
         apart=True,
-        learn=Opening(
+        learn=FillFromViews(
             model, views, task.width, blocks, task.classes, start.pretraining, start.latent_classes
         ),
     )
@@ -188,7 +188,7 @@ def dp_fed_wae(
     local: Local = Local(),
     turns: Turns = Turns(),
     privacy: SignPrivacy = SignPrivacy(),
-    start: Start = Start(),
+    start: WassersteinStart = WassersteinStart(),
 ) -> Algorithm:
     """DP-Fed-WAE: a Wasserstein autoencoder from one signed index per client, under local DP of pure epsilon."""
     model = wasserstein(task, architecture)

@@ -19,7 +19,7 @@ from fedsynth.models.model import Batch, Model, layouts
 from fedsynth.rng import Rng, expand_normal, subkeys
 from fedsynth.training.captured import Draws, Tapes, replayed, stacked
 from fedsynth.training.optimizer import Optimizer, Slots, keep_where
-from fedsynth.training.rule import Drawing, Loss, Rows, Rule, Step, Trained
+from fedsynth.training.rule import Drawing, LocalStep, Loss, Rows, Rule, Trained
 
 _NOISE_AT_ONCE = 2**20  # numbers
 
@@ -96,7 +96,7 @@ def train(
         streams = rng.at("step", chosen.step)
         batch = take(data, chosen.index, chosen.weight)
         tapes = phase.recorded if device.type == "cuda" else None
-        step = Step(progress.params, fixed, batch, drawn, ids, streams, tapes)
+        step = LocalStep(progress.params, fixed, batch, drawn, ids, streams, tapes)
         gradients, losses = phase.rule.gradient(loss, step)
         active = chosen.active if phase.rule.release is None else torch.ones_like(chosen.active)
         progress = advance(phase.optimizers, progress, gradients, losses, active)
@@ -176,7 +176,7 @@ def run_captured(
     nothing = np.empty(0, dtype=np.int64)
 
     def step(carried: Progress, fixed: Trained, batch: Batch, drawn: Tensor) -> Progress:
-        one_step = Step(carried.params, fixed, batch, drawn, nothing, Rng())
+        one_step = LocalStep(carried.params, fixed, batch, drawn, nothing, Rng())
         gradients, losses = phase.rule.gradient(loss, one_step)
         active = batch["weight"].any(dim=1)
         return advance(phase.optimizers, carried, gradients, losses, active, everyone)

@@ -49,7 +49,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Step:
+class LocalStep:
     """The inputs of one step of a chunk of clients; `fixed` parts that all share have no client axis."""
 
     trained: Trained
@@ -60,7 +60,7 @@ class Step:
     rng: Rng
     tapes: Tapes | None = None  # on a GPU
 
-    def parts(self, most: int) -> Iterator[Step]:
+    def parts(self, most: int) -> Iterator[LocalStep]:
         """The step in pieces of so many rows at most; on a GPU they are equal, by rows that do not count."""
         rows = self.noise.shape[1]
         if self.tapes is None:
@@ -74,12 +74,12 @@ class Step:
             missing = size - piece.noise.shape[1]
             yield piece.padded(missing) if missing else piece
 
-    def padded(self, missing: int) -> Step:
+    def padded(self, missing: int) -> LocalStep:
         """The same step with so many more rows, which do not count."""
         batch = {name: _with_more_rows(value, missing) for name, value in self.batch.items()}
         return replace(self, batch=batch, noise=_with_more_rows(self.noise, missing))
 
-    def recorded(self, work: Callable[[Step], Tensor]) -> Tensor:
+    def recorded(self, work: Callable[[LocalStep], Tensor]) -> Tensor:
         """`work(self)`, which may look at tensors alone: on a GPU, a replay where steps of this size came before."""
         if self.tapes is None:
             return work(self)
@@ -89,7 +89,7 @@ class Step:
 
         return self.tapes.replay("step", 0, again, self.trained, self.fixed, self.batch, self.noise)
 
-    def part(self, rows: slice) -> Step:
+    def part(self, rows: slice) -> LocalStep:
         """The same step for some of its rows."""
         batch = {name: value[:, rows] for name, value in self.batch.items()}
         return replace(self, batch=batch, noise=self.noise[:, rows])
@@ -126,7 +126,7 @@ class Rule(Protocol):
         """The same as what a GPU can record with the steps; None if its steps cannot be recorded."""
         ...
 
-    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
+    def gradient(self, loss: Loss, step: LocalStep) -> tuple[Trained, Tensor]:
         """Gradients of each part [clients, size], and the loss [clients]."""
         ...
 
@@ -144,7 +144,7 @@ def _in_dims(parts: Trained) -> dict[str, int | None]:
     return {name: 0 if flat.dim() == 2 else None for name, flat in parts.items()}
 
 
-def plain_gradient(loss: Loss, step: Step) -> tuple[Trained, Tensor]:
+def plain_gradient(loss: Loss, step: LocalStep) -> tuple[Trained, Tensor]:
     """The gradient of each client's own mean loss, and that loss [clients]."""
     leaves = {name: flat.detach().requires_grad_() for name, flat in step.trained.items()}
     over_clients = vmap(loss, in_dims=(0, _in_dims(step.fixed), 0, 0))
@@ -170,7 +170,7 @@ class Unprotected:
         """Nothing is released here."""
         return None
 
-    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
+    def gradient(self, loss: Loss, step: LocalStep) -> tuple[Trained, Tensor]:
         """The gradient of each client's own mean loss."""
         return plain_gradient(loss, step)
 
@@ -269,7 +269,7 @@ class DPSGD:
     def drawing(self, mask: Tensor, ids: np.ndarray, rng: Rng) -> None:
         """Nothing to record: how many rows a step has is drawn by the processor, and so is its noise."""
 
-    def gradient(self, loss: Loss, step: Step) -> tuple[Trained, Tensor]:
+    def gradient(self, loss: Loss, step: LocalStep) -> tuple[Trained, Tensor]:
         """The noisy sum of clipped per-record gradients over the expected batch size, and the noisy loss."""
         sizes = [flat.shape[-1] for flat in step.trained.values()]
         clip = self._clip(sum(sizes))
@@ -287,7 +287,7 @@ class DPSGD:
     def _clip(self, size: int) -> Clip:
         return Clip(self.clip, ((size, (1 - self.report**2) ** 0.5), (1, self.report)))
 
-    def _clipped_sum(self, loss: Loss, step: Step, clip: Clip) -> Tensor:
+    def _clipped_sum(self, loss: Loss, step: LocalStep, clip: Clip) -> Tensor:
         """The sum over the rows of [clipped gradient, clipped loss], [clients, size + 1]."""
         alone = {name: value.unsqueeze(2) for name, value in step.batch.items() if name != "weight"}
         alone["weight"] = torch.ones_like(alone["y"], dtype=step.noise.dtype)

@@ -12,7 +12,7 @@ from fedsynth.transport.transport import Transport
 from fedsynth.transport.wire import Wire
 
 
-class Opening(Protocol):
+class SumOpener(Protocol):
     """A link that keeps the sum under way."""
 
     def open(self) -> Tensor:
@@ -24,7 +24,7 @@ class Opening(Protocol):
 class Routed(AsSent):
     """A transport with the promises of `hidden` whose sum the link keeps: sites round, and the link counts bytes."""
 
-    link: Opening
+    link: SumOpener
     hidden: Transport
 
     @property

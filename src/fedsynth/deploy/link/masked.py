@@ -24,7 +24,6 @@ from fedsynth.deploy.site.run import Seal
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.federation.link import Arrival
-from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
 from fedsynth.transport.agreement import Aborted, Agreement, Cheated, party_threshold
 from fedsynth.transport.masking_client import Party, PartyRound
@@ -225,7 +224,6 @@ class MaskedLink:
     _sites: list[str] = field(default_factory=list, init=False)
     _version: int = field(default=0, init=False)
     _count: int = field(default=0, init=False)
-    _balance: Query | None = field(default=None, init=False)
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Exchange keys and shares with the sites, then send them the work."""

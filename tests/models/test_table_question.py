@@ -110,3 +110,8 @@ def test_whatever_a_server_says_is_refused_or_fits(seed):
     places = question.places(codes)
     assert int(places.min()) >= 0 and int(places.max()) < question.cells <= FORM.most_cells
     assert np.square(question.scale).sum() <= 1 + 1e-9
+
+
+def test_a_question_of_another_version_says_what_to_do():
+    with pytest.raises(BadInput, match="another version of fedsynth began has to be begun anew"):
+        FORM.read(written()[:-1])

@@ -170,7 +170,10 @@ class QuestionForm:
         """The question in a vector; what does not fit is refused, because a server may say anything."""
         flat = vector.cpu().numpy().astype(np.float64)
         if flat.shape != (self.length,) or not np.isfinite(flat).all():
-            raise BadInput(f"a question of shape {flat.shape}: expected {self.length} finite numbers")
+            raise BadInput(
+                f"a question of shape {flat.shape}: expected {self.length} finite numbers; a run that another version "
+                "of fedsynth began has to be begun anew"
+            )
         count = int(flat[0])
         if not 0 < count <= self.most_tables:
             raise BadInput(f"a question of {count} tables: expected between 1 and {self.most_tables}")

@@ -32,6 +32,14 @@ def test_the_budget_is_refused_before_the_release_and_not_after():
     assert budget.left(ledger) == pytest.approx(0.1)
 
 
+def test_a_budget_for_another_unit_is_named_and_not_called_too_small():
+    with pytest.raises(
+        BudgetExhausted, match="protects each record, and the budget is for each client"
+    ) as refused:
+        Budget(epsilon=3.0, delta=1e-5).check(Ledger(None), GaussianDpEvent(5.0), unit="record")
+    assert "noise" not in str(refused.value)
+
+
 def test_exactly_the_budget_is_allowed():
     Budget(epsilon=0.3, delta=0.0).check(Ledger(None), EpsilonDeltaDpEvent(0.1), 3)
 

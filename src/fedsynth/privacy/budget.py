@@ -11,6 +11,7 @@ adjacency = "add-remove"   # neighbors: with one client (or record) more or less
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,13 @@ class Budget:
         if self._allows(released, wanted):
             return
         spent = self._spent(ledger, entries)
+        others = [entry for entry in entries if entry.unit != self.unit]
+        if others and math.isinf(spent):
+            raise BudgetExhausted(
+                f"{others[0].what}: it protects each {others[0].unit}, and the budget is for each {self.unit}, "
+                f"to whom it promises nothing; nothing was released. Ask for unit {self.unit}, or let the owner "
+                f'of the data give a budget with unit = "{others[0].unit}"'
+            )
         if spent > self.epsilon * (1 + _SLACK):
             raise BudgetExhausted(
                 f"{entries[0].what}: it would bring the total to epsilon {spent:.5g} at delta {self.delta:g} "

@@ -35,7 +35,9 @@ def test_a_written_table_is_read_as_it_was(tmp_path, name):
         ("t.csv", b"a,a\n1,2\n", "column 'a' is there twice"),
         ("t.csv", b"a;b\n1;2,5\n", "has ';' between the names; save it with commas"),
         ("t.csv", b"a\tb\n1\t2\n", "between the names; save it with commas"),
-        ("t.csv", b"a\n\xff\xfe\n", "is not UTF-8"),
+        ("t.csv", b"a\n\xff\xfe\n", "line 2 is not UTF-8"),
+        ("t.csv", b"a,b\n" + b"1,x\n" * 9 + b"1,\xe9\n", "line 11 is not UTF-8"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,x\n1,\xe9\n", mtime=0), "line 3 is not UTF-8"),
         ("t.csv", b"a,b\n1,2\n1,2,3,4\n", "cannot be read as .csv"),
         (
             "t.csv",

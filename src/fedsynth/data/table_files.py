@@ -39,8 +39,10 @@ def read_table(
         raise BadInput(f"{source}: there is no such file; check the path")
     try:
         frame = _read_parquet(source) if extension == ".parquet" else _read_csv(source, schema, as_written)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{source}: is not UTF-8 (byte {error.start}); save it again as UTF-8") from None
+    except UnicodeDecodeError:
+        raise BadInput(
+            f"{source}: line {_first_bad_line(source)} is not UTF-8; save it again as UTF-8"
+        ) from None
     except BadInput:
         raise
     except pd.errors.EmptyDataError:
@@ -109,6 +111,18 @@ def list_tables(folder: Path) -> dict[str, Path]:
         for file in sorted(folder.iterdir())
         if file.name.lower().endswith(ending)
     }
+
+
+def _first_bad_line(path: Path) -> int:
+    """The number of the first line that is not UTF-8: a reader counts bytes from anywhere."""
+    opened: Any = gzip.open if _extension(path) == ".csv.gz" else open
+    with opened(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
 
 
 def _extension(path: Path) -> str:

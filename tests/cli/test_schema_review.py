@@ -33,7 +33,7 @@ def review(folder, *flags, answers=None, monkeypatch=None):
 def test_each_line_of_standard_input_answers_one_column(drafted, monkeypatch, capsys):
     assert review(drafted, answers="0 to 110\n\n+ X\n", monkeypatch=monkeypatch) == 0
     schema = Schema.load(drafted / "schema.json")
-    assert [column.allowed() for column in schema.columns] == ["0 to 110", "0 to 50", "F, M, X"]
+    assert [column.allowed() for column in schema.columns] == ["0 to 110", "0 to 50 (2 decimals)", "F, M, X"]
     assert set(schema.provenance.values()) == {"public"} and schema.column("sex").type == "categorical"
     printed = capsys.readouterr().out
     assert "Nothing is inferred any more." in printed

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedsynth.cli.main import main
 from fedsynth.data.clients import Clients
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import Table
@@ -40,3 +41,11 @@ def test_what_the_closed_form_does_not_know_fails_with_its_reason(build):
     for data, reason in ((images, "images"), (rows(1), "at least 2")):
         scores = inversion_attack(build("fvae"), data, BLOCKS, Rng(1))
         assert len(scores) == 2 and all(reason in score.failed for score in scores)
+
+
+def test_a_recipe_that_cannot_be_attacked_is_refused_without_a_number(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["experiment", "inversion", "marginals", "--data", "rand_health", "--clients", "20"])
+    told = capsys.readouterr()
+    assert ended.value.code == 2 and not told.out
+    assert "the closed form needs a decoder" in told.err and "attack another recipe" in told.err

@@ -117,7 +117,12 @@ def inversion(
 
     target = None if no_privacy else Target(epsilon, delta)
     scores = inverted(recipe, data, target, clients, dict(settings_in(set_)), seed=seed)
-    lines = [f"{score}; without an update {score.detail.get('baseline', 0.0):.3f}" for score in scores]
+    if all(score.failed for score in scores):
+        raise BadInput(f"{scores[0].failed}; attack another recipe")
+    lines = [
+        str(score) if score.failed else f"{score}; without an update {score.detail['baseline']:.3f}"
+        for score in scores
+    ]
     show(as_json, {"scores": [score.to_dict() for score in scores]}, "\n".join(lines))
 
 

@@ -287,3 +287,17 @@ def test_numbers_one_by_one_take_no_more_cells_than_are_free():
         values = recipe.values({"noise_multiplier": 1.0, "most_cells": most_cells})
         form = recipe.build(recipe.task(schema, 1000), values).record_sums.form
         assert form.table_cells <= most_cells and any(form.grids) == grids
+
+
+@pytest.mark.parametrize(("columns", "most_cells"), [(3, 1_000_000), (5, 1500), (9, 4000)])
+def test_the_last_question_fits_an_answer_too(columns, most_cells):
+    """It asks for columns as they are, each with a partner, and for all of them alone: no round before is lost."""
+    draw = np.random.default_rng(0)
+    base = draw.integers(0, 1001, 3000)
+    near = {f"c{i}": (base + draw.integers(-20, 21, 3000) * (i + 1)).clip(0, 1000) for i in range(columns)}
+    frame = pd.DataFrame({**near, "y": draw.choice(["u", "v"], 3000)})
+    numbers = [{"name": name, "type": "integer", "min": 0, "max": 1000} for name in near]
+    label = {"name": "y", "type": "binary", "categories": ["u", "v"]}
+    schema = Schema.from_dict({"version": 1, "kind": "table", "label": "y", "columns": [*numbers, label]})
+    known = {"epsilon": 8.0, "delta": 1e-5, "seed": 1, "rounds": 5, "most_cells": most_cells}
+    assert len(Synthesizer("marginals", schema, **known).fit(frame).sample(10, seed=1)) == 10

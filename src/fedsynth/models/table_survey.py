@@ -107,7 +107,7 @@ class Survey:
         alone, many = self.distributions, len(self.sizes)
         gains = self.gains(lambda pair: np.outer(alone[pair[0]], alone[pair[1]]))
         tables: list[Columns] = []
-        room = self.plan.most_cells
+        room = self.plan.most_cells - sum(map(len, self.maps))  # these are asked for alone as well
         for column, merged in enumerate(self.maps):
             partners = {
                 sum(pair) - column: gains[pair] for pair in self.edges if column in pair and gains[pair] > 0

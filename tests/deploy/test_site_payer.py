@@ -287,8 +287,8 @@ def test_an_agreement_is_set_beside_what_each_client_has_spent_already(central):
 
 
 def test_the_cost_of_a_run_is_computed_when_it_begins_and_not_again_in_each_round(central, monkeypatch):
-    computed, plain = [], Ledger.epsilon
-    monkeypatch.setattr(Ledger, "epsilon", lambda *words, **more: computed.append(1) or plain(*words, **more))
+    computed, plain = [], Ledger.answer
+    monkeypatch.setattr(Ledger, "answer", lambda *words, **more: computed.append(1) or plain(*words, **more))
     ledger, budget = Ledger(None), Budget(1e6, 1e-5, accountant="rdp")
     payer_of(central, ledger, budget, cap=Budget(1e6, 1e-5, accountant="rdp")).approve()
     assert len(computed) == 2  # under the cap and under the budget

@@ -327,11 +327,11 @@ class Algorithm:
     def server_round(
         self, state: ServerState, total: Tensor, rng: Rng, weight: float = 1.0
     ) -> tuple[ServerState, float | None]:
-        """The next state from the opened sum, and the mean loss that came with it (as private as the sum).
+        """Open a paid sum: the next state, and the mean loss, as private as the sum and smaller by the mean `weight`.
 
-        Over a blind transport `total` is the average parameters, opened by the clients; empty if nobody took part.
-        `weight` is the mean weight of those in the sum: the loss is that much smaller.
+        Over a blind transport it opens to the average parameters, by the clients; empty if nobody took part.
         """
+        total = self.transport.open(self.wire, total)
         if self.transport.blind:
             return self._averaged(state, total)
         current, denominator = self._join(state.parts), self.schedule.denominator()

@@ -78,8 +78,9 @@ def run(
             state = replace(state, standing=heard.standing.to_tensors())
             hold(state)
         pay(When(state.version + 1), algorithm.charges(heard.clients), heard.ids)
-        opened = algorithm.transport.open(algorithm.wire, heard.total)
-        after, loss = algorithm.server_round(state, opened, rng.at("server", state.version), heard.weight)
+        after, loss = algorithm.server_round(
+            state, heard.total, rng.at("server", state.version), heard.weight
+        )
         diverged = _diverged(after)
         if heard.standing is not None:
             standing = heard.standing.settled(heard.came, state.version)

@@ -169,8 +169,7 @@ class _Group:
         algorithm = self.algorithm
         total = algorithm.transport.zero(algorithm.wire)
         total = algorithm.transport.absorb(algorithm.wire, total, messages, torch.ones(len(messages)))
-        opened = algorithm.transport.open(algorithm.wire, total)
-        return algorithm.server_round(state, opened, self.stream(run).at("server", version))[0]
+        return algorithm.server_round(state, total, self.stream(run).at("server", version))[0]
 
 
 def _unseen(*_: object) -> None:

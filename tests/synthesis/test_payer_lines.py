@@ -96,7 +96,7 @@ def approved(payer, algorithm, rounds, epsilon, unit, by_policy):
 def test_a_run_is_approved_if_all_that_is_left_of_it_fits(build, by_policy):
     algorithm = build("dpd_fvae", rounds=3)
     unit, payer = algorithm.charges()[0].release.unit, Payer(Ledger(None), "run")
-    cost = planned(algorithm, 3).epsilon(1e-3, unit=unit, accountant="rdp")
+    cost = planned(algorithm, 3).answer(1e-3, unit=unit, accountant="rdp").epsilon
     fits = [approved(payer, algorithm, 3, cost * factor, unit, by_policy) for factor in (1.001, 0.999)]
     assert fits == [True, False]
     payer.pay(When(), algorithm.opening.charges(), NOBODY)
@@ -109,7 +109,7 @@ def test_a_run_is_approved_if_all_that_is_left_of_it_fits(build, by_policy):
 def test_each_client_may_have_as_many_turns_as_are_left_to_it(build):
     algorithm = replace(build("fvae_record"), schedule=FedBuff(10, 6, 3), rounds=8)
     unit, payer = algorithm.charges()[0].release.unit, Payer(Ledger(None), "run")
-    cost = planned(algorithm, 8).epsilon(1e-3, unit=unit, accountant="rdp")
+    cost = planned(algorithm, 8).answer(1e-3, unit=unit, accountant="rdp").epsilon
     for paid in (0, 1, 7, 8):
         while len(payer.ledger.lines()) < paid * len(algorithm.charges()):
             payer.pay(When(len(payer.ledger.lines()) + 1), algorithm.charges(), np.array([0]))
@@ -209,7 +209,7 @@ def test_a_round_of_several_releases_is_approved_with_all_of_them(build):
     twice = replace(central, plan=build("central_vae", clients=1).plan, opening=None)
     assert [charge.holder for charge in twice.charges()] == ["server", "server"]
     for algorithm in (both, twice):
-        cost = planned(algorithm, 3).epsilon(1e-3, unit="record", accountant="rdp")
+        cost = planned(algorithm, 3).answer(1e-3, unit="record", accountant="rdp").epsilon
         payer = Payer(Ledger(None), "run")
         fits = [approved(payer, algorithm, 3, cost * factor, "record", False) for factor in (1.001, 0.999)]
         assert fits == [True, False]

@@ -95,6 +95,14 @@ def test_what_is_wrong_is_said_with_what_to_do_and_the_rest_is_checked_all_the_s
     assert "is it started?" in wrong["server"] and "maybe" in wrong["rows"]
 
 
+def test_a_site_whose_server_does_not_answer_yet_is_started_again_by_its_service(kits, tmp_path, capsys):
+    kit = kits[0] / "sites" / "ada"
+    assert "RestartPreventExitStatus=2" in (kit / "fedsynth-ada.service").read_text().splitlines()
+    with pytest.raises(SystemExit) as left:
+        main(["site", "start", str(kit), "--config", str(site_file(tmp_path / "ada", 0)), "--wait", "0"])
+    assert left.value.code == 3 and "is it started?" in capsys.readouterr().err
+
+
 def test_a_clock_that_is_off_is_red(kits, server, tmp_path, capsys):
     server.clock = "Thu, 01 Jan 2026 00:00:00 GMT"
     config = site_file(tmp_path / "ada", 0)

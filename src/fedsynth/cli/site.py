@@ -32,7 +32,7 @@ def start(
     Example: fedsynth site start ucl --config site.toml
     """
     with federation_installed():
-        from fedsynth.deploy.nvflare.kits import Kit
+        from fedsynth.deploy.nvflare.kits import Kit, Unreachable
         from fedsynth.deploy.nvflare.node import become, wait_for_server
     from fedsynth.deploy.environment import METRICS_PORT, SITE_FILE
     from fedsynth.deploy.site.site_file import SiteFile
@@ -41,7 +41,11 @@ def start(
     described = SiteFile.load(config)
     described.check_state()
     holding = described.holding()
-    wait_for_server(loaded, wait)
+    try:
+        wait_for_server(loaded, wait)
+    except Unreachable as error:
+        error.resumable = True  # exit code 3: a service manager starts a site again, but not one that was refused
+        raise
     allowed = ", ".join(described.policy.recipes)
     say(
         f"{loaded.name}: {len(holding.clients)} clients in {described.data.name}; takes part in {allowed} "

@@ -1,5 +1,6 @@
 import datetime
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -11,9 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.security.security import FLAuthorizer
-from real_sites import PASSPHRASE
+from real_sites import PASSPHRASE, free_port
 
 from fedsynth.cli.federation import kits_in
+from fedsynth.data.lock import alone
 from fedsynth.deploy.nvflare.authority import Authority
 from fedsynth.deploy.nvflare.kits import ALLOWED, RIGHTS, Kit, Unreachable, brought_up_to_date
 from fedsynth.deploy.nvflare.membership import create, renew
@@ -22,12 +24,13 @@ from fedsynth.deploy.nvflare.session import write_job
 from fedsynth.errors import BadInput
 
 SITES = ("st-mary", "charite", "ucl")
+PORT = free_port()
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("kits") / "kits"
-    create(SITES, "127.0.0.1", 18702, out, PASSPHRASE)
+    create(SITES, "127.0.0.1", PORT, out, PASSPHRASE)
     return out
 
 
@@ -39,7 +42,7 @@ def kits(made, tmp_path):
 def test_every_party_has_a_kit_of_its_own_that_loads(kits):
     for name in SITES:
         kit = Kit.load(kits / "sites" / name, "site")
-        assert (kit.name, kit.host, kit.port, kit.sites) == (name, "127.0.0.1", 18702, SITES)
+        assert (kit.name, kit.host, kit.port, kit.sites) == (name, "127.0.0.1", PORT, SITES)
     assert Kit.load(kits / "server", "server").role == "server"
     assert Kit.load(kits, "coordinator").folder == (kits / "coordinator").resolve()
     assert kits_in(kits)[0] == kits / "server" and len(kits_in(kits)) == 5
@@ -120,7 +123,7 @@ def test_a_wrong_or_missing_kit_is_named(kits, tmp_path):
 
 
 def test_a_certificate_of_another_consortium_is_refused(kits, tmp_path):
-    create(SITES, "127.0.0.1", 18702, tmp_path / "others", PASSPHRASE)
+    create(SITES, "127.0.0.1", PORT, tmp_path / "others", PASSPHRASE)
     for name in ("client.crt", "client.key"):
         shutil.copy(
             tmp_path / "others" / "sites" / "ucl" / "startup" / name, kits / "sites" / "ucl" / "startup"
@@ -188,16 +191,16 @@ def test_bad_names_are_refused_before_anything_is_written(tmp_path, sites, host,
 
 def test_kits_are_never_written_over(kits):
     with pytest.raises(BadInput, match="exists already"):
-        create(SITES, "127.0.0.1", 18702, kits, PASSPHRASE)
+        create(SITES, "127.0.0.1", PORT, kits, PASSPHRASE)
 
 
 def test_a_port_in_use_and_a_foreign_address_are_said(kits):
     kit = Kit.load(kits / "server", "server")
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 18702))
+        taken.bind(("127.0.0.1", PORT))
         taken.listen()
         with pytest.raises(
-            BadInput, match="127.0.0.1:18702 cannot be listened on .* stop what listens there"
+            BadInput, match=f"127.0.0.1:{PORT} cannot be listened on .* stop what listens there"
         ):
             check_port(kit)
     with pytest.raises(BadInput, match="--listen"):
@@ -206,7 +209,7 @@ def test_a_port_in_use_and_a_foreign_address_are_said(kits):
 
 
 def test_a_server_that_is_not_there_is_said(kits):
-    with pytest.raises(Unreachable, match="127.0.0.1:18702 cannot be reached .*; is it started"):
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{PORT} cannot be reached .*; is it started"):
         Kit.load(kits / "sites" / "ucl", "site").reach()
 
 
@@ -220,7 +223,7 @@ def test_a_server_that_is_not_there_is_said(kits):
     ],
 )
 def test_both_sides_must_show_a_certificate_of_the_consortium(kits, tmp_path, shown, asks_for, said):
-    create(SITES, "127.0.0.1", 18702, tmp_path / "others", PASSPHRASE)
+    create(SITES, "127.0.0.1", PORT, tmp_path / "others", PASSPHRASE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate = next((tmp_path / shown / "startup").glob("*er.crt"), None) or (
         tmp_path / shown / "startup" / "client.crt"
@@ -230,7 +233,7 @@ def test_both_sides_must_show_a_certificate_of_the_consortium(kits, tmp_path, sh
     context.verify_mode = ssl.CERT_REQUIRED
     with socket.socket() as plain:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        plain.bind(("127.0.0.1", 18702))
+        plain.bind(("127.0.0.1", PORT))
         plain.listen()
 
         def answer_once():
@@ -255,6 +258,13 @@ def test_both_sides_must_show_a_certificate_of_the_consortium(kits, tmp_path, sh
 
 def test_nothing_runs_from_a_fresh_kit(kits):
     assert running(kits / "server") is None and not stop(kits / "server")
+
+
+def test_a_process_of_a_container_is_not_mistaken_for_one_of_this_machine(tmp_path):
+    with alone(tmp_path / "running.lock", ""):
+        (tmp_path / "running.pid").write_text(f"{os.getpid()} pid:[1]")
+        with pytest.raises(BadInput, match="runs in a container; stop it there"):
+            stop(tmp_path)
 
 
 def test_a_job_names_classes_that_exist_and_that_kits_allow(tmp_path):

@@ -60,6 +60,9 @@ def test_a_compose_file_runs_the_image_without_rights(kit):
     assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"] and not service["user"].startswith("0")
     assert takes(service["command"])
+    assert (
+        service["restart"] == "unless-stopped"
+    )  # `on-failure` does not come back after the machine's restart
     assert ("ports" in service) == (kit.name == "server")
 
 

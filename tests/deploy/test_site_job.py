@@ -10,6 +10,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.environment import NOTICES, SITE_FILE
 from fedsynth.deploy.link.codec import fingerprint
 from fedsynth.deploy.link.messages import Invite, Refuse, Report, Settle, Status, read, write
+from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.deploy.site_job import SiteJob
 from fedsynth.errors import BadInput
@@ -26,11 +27,15 @@ def test_broken_rows_are_a_refusal_without_their_values_and_the_site_is_told_in_
     rows, asked = tmp_path / "ada" / "rows.csv", write(Status("r1"))
     whole = rows.read_text()
     rows.write_text(whole.replace("yes", "secret diagnosis"))
-    refused = read(job.handle(asked))
+    for _ in range(2):
+        refused = read(job.handle(asked))
     assert isinstance(refused, Refuse) and (refused.run, refused.code) == ("r1", "data")
     assert refused.answers == fingerprint(asked) and not refused.final
     assert "secret" not in refused.reason and "fedsynth site check" in refused.reason
     assert "secret diagnosis" in (tmp_path / "notices.log").read_text()
+    noted = Audit(tmp_path / "ada" / "state" / "audit.jsonl").lines()
+    assert [(line["what"], line["run"], line["code"]) for line in noted] == [("refused", "r1", "data")]
+    assert "secret diagnosis" in noted[0]["reason"]
     rows.write_text(whole)
     assert isinstance(read(job.handle(asked)), Report), "it takes part again once they are mended"
 

@@ -44,7 +44,7 @@ def start(
     try:
         wait_for_server(loaded, wait)
     except Unreachable as error:
-        error.resumable = True  # exit code 3: a service manager starts a site again, but not one that was refused
+        error.resumable = True  # a service manager starts a site again, but not one that was refused
         raise
     allowed = ", ".join(described.policy.recipes)
     say(

@@ -12,6 +12,7 @@ from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.link.codec import BadMessage, fingerprint
 from fedsynth.deploy.link.messages import Refuse, read, write
 from fedsynth.deploy.memory import EVERY_MESSAGES, give_back
+from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.site import Site
 from fedsynth.deploy.site.site_file import SiteFile
 
@@ -35,7 +36,7 @@ class SiteJob:
         try:
             site = self._site
         except Exception as error:
-            return _cannot_begin(payload, error)
+            return self._cannot_begin(payload, str(error) or type(error).__name__, type(error).__name__)
         self._messages += 1
         if self._messages % EVERY_MESSAGES == 0:
             give_back()
@@ -43,6 +44,22 @@ class SiteJob:
         if len(answer) < _SMALL:
             self._say(answer)
         return answer
+
+    def _cannot_begin(self, payload: bytes, words: str, kind: str) -> bytes:
+        """Refuse because of the site's own files; `words` may quote a row, so they stay on this machine."""
+        try:
+            run = read(payload).run
+        except BadMessage:
+            run = ""
+        if (run, words) not in self._refused:  # a site is asked every few seconds whether it is back
+            self._refused.add((run, words))
+            _notice(f"cannot take part: {words}")
+            _log_refusal(run, words)
+        reason = (
+            f"the site cannot use its rows or its site.toml ({kind}); the reason is in its own output, and "
+            "fedsynth site check shows it there"
+        )
+        return write(Refuse(run, fingerprint(payload), "data", reason))
 
     def _say(self, answer: bytes) -> None:
         """Tell this site's own people of a refusal, once."""
@@ -53,18 +70,13 @@ class SiteJob:
                     _notice(f"refuses run {run}: {reason}")
 
 
-def _cannot_begin(payload: bytes, error: Exception) -> bytes:
-    """Refuse because of the site's own files; the error may quote a row, so its text stays on this machine."""
-    _notice(f"cannot take part: {error or type(error).__name__}")
-    try:
-        run = read(payload).run
-    except BadMessage:
-        run = ""
-    reason = (
-        f"the site cannot use its rows or its site.toml ({type(error).__name__}); the reason is in its own output, and "
-        "fedsynth site check shows it there"
-    )
-    return write(Refuse(run, fingerprint(payload), "data", reason))
+def _log_refusal(run: str, reason: str) -> None:
+    """Write a refusal into the site's own log; where site.toml cannot be read, nobody knows where that is."""
+    with suppress(Exception):
+        described = SiteFile.load(os.environ[SITE_FILE])
+        described.check_state()
+        described.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        Audit(described.folder / "audit.jsonl").note("refused", run=run, code="data", reason=reason)
 
 
 def _notice(words: str) -> None:

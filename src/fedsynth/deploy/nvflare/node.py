@@ -228,7 +228,7 @@ def _alone(kit: Kit) -> Iterator[None]:
     """Hold the kit's lock, with our process number beside it; the lock falls with the process."""
     sentence = f"the {kit.title} is running already (process {running(kit.folder)}); stop it first"
     with alone(kit.folder / _LOCK, sentence):
-        (kit.folder / _NUMBER).write_text(str(os.getpid()))
+        (kit.folder / _NUMBER).write_text(f"{os.getpid()} {_numbering()}")
         yield
 
 
@@ -253,8 +253,15 @@ def running(folder: Path) -> int | None:
         with alone(folder / _LOCK, ""):
             return None
     except BadInput:
-        text = (folder / _NUMBER).read_text()
-        return int(text) if text.isdigit() else None
+        number = (folder / _NUMBER).read_text().partition(" ")[0]
+        return int(number) if number.isdigit() else None
+
+
+def _numbering() -> str:
+    """Name the numbering of processes that this process sees: a container has its own."""
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return ""
 
 
 def stop(folder: Path, patience_s: float = 20.0) -> bool:
@@ -262,6 +269,8 @@ def stop(folder: Path, patience_s: float = 20.0) -> bool:
     process = running(folder)
     if process is None:
         return False
+    if (folder / _NUMBER).read_text().partition(" ")[2] not in ("", _numbering()):
+        raise BadInput(f"{folder}: runs in a container; stop it there (docker compose stop)")
     os.kill(process, signal.SIGTERM)
     deadline = time.monotonic() + patience_s
     while running(folder) is not None:

@@ -67,7 +67,7 @@ services:
     tmpfs: ["/tmp"]
     cap_drop: [ALL]
     security_opt: ["no-new-privileges:true"]
-    restart: on-failure
+    restart: unless-stopped
     volumes:
       - .:/kit
 {more}"""

@@ -1,6 +1,6 @@
 """Rounds end at the ticks of a public pace, whatever they took; no test here sleeps."""
 
-from fedsynth.federation.pace import Pace, last_step
+from fedsynth.federation.pace import Pace, Stoppage, last_step
 
 
 class Clock:
@@ -49,6 +49,39 @@ def test_the_first_round_warms_up_and_sets_no_pace():
 def test_a_site_that_is_waited_for_in_vain_changes_no_later_round():
     times, told = ends([0.1, 60.5, 0.1], leaving=1)
     assert told == [1.0, 61.0, 1.0] and times == [1.0, 62.0, 63.0]
+
+
+def test_a_paused_machine_moves_the_ticks_and_sets_no_pace():
+    """The server stood still for 40 s in the second round: the third is as long as the first."""
+    clock = Clock()
+    stoppage = Stoppage(clock.now)
+
+    def work(seconds):
+        for _ in range(seconds):
+            clock.time += 1.0
+            stoppage.look()
+
+    pace = Pace(4.0, now=clock.now, sleep=lambda seconds: work(round(seconds)), stopped=stoppage.taken)
+    pace.start()
+    ends = []
+    for paused in (0.0, 40.0, 0.0):
+        work(2)
+        clock.time += paused
+        work(1)
+        pace.wait()
+        ends.append((clock.time - 100.0, pace.seconds))
+    assert ends == [(4.0, 4.0), (48.0, 4.0), (52.0, 4.0)]
+
+
+def test_a_look_that_is_a_little_late_is_no_stoppage():
+    clock = Clock()
+    stoppage = Stoppage(clock.now)
+    for late in (1.0, 5.5, 1.0):
+        clock.time += late
+        stoppage.look()
+    assert stoppage.taken() == 0.0
+    clock.time += 31.0
+    assert stoppage.taken() == 30.0 and stoppage.taken() == 0.0
 
 
 def test_the_times_of_a_run_take_few_values_whatever_its_rounds_took():

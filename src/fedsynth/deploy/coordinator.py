@@ -142,6 +142,7 @@ class Coordinator:
     patience: Patience = field(default_factory=Patience)
     advice: str = "continue with --resume"  # after a failure
     _version: int = field(default=0, init=False)
+    _round_s: float = field(default=0.0, init=False)  # how long the last round took, as everybody may know it
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _regrouped: dict[str, int] = field(default_factory=dict, init=False)
     _answered: bool = field(default=False, init=False)  # whether the job answered since the line was lost
@@ -224,7 +225,7 @@ class Coordinator:
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
                 recalled = recalled or self._take_back(line, job, news)
-                silence.passes("waiting for the sites' answers")
+                silence.passes(f"waiting for the sites' answers{self._usual}")
             time.sleep(
                 _POLL_S if news["history"] else _QUIET_POLL_S
             )  # each question is a line in the server's log
@@ -290,9 +291,13 @@ class Coordinator:
             self._tell(name, what)
         for line in news["history"]:
             if line["version"] > self._version:
-                self._version = line["version"]
+                self._version, self._round_s = line["version"], line["seconds"]
                 epsilon = line.get("epsilon")
                 self.watch(Round(line["version"], line["loss"], line["seconds"]), epsilon, news["rounds"])
+
+    @property
+    def _usual(self) -> str:
+        return f"; the last round took {self._round_s:g} s" if self._round_s > _SILENT_S else ""
 
     def _tell(self, site: str, what: str) -> None:
         if self._told.get(site) != what:

@@ -33,7 +33,7 @@ from fedsynth.deploy.sealed_release import SealedGenerator
 from fedsynth.errors import BadInput, BudgetExhausted, FedsynthError
 from fedsynth.federation.algorithm import Algorithm, secret_draw
 from fedsynth.federation.loop import Round, ended
-from fedsynth.federation.pace import Pace, last_step
+from fedsynth.federation.pace import Pace, last_step, watched_stoppage
 from fedsynth.federation.state import SEALED, ServerState
 from fedsynth.privacy.chain import head_path
 from fedsynth.privacy.ledger import Ledger
@@ -327,7 +327,8 @@ class _Run:
         """The clock by which rounds end, if their own length must not be seen."""
         if rng.reproducible or not secret_draw(prepared.algorithm):
             return None
-        return self.make_pace(last_step(self.place.read_history()), lambda: self.remote.roster.present)
+        present = lambda: self.remote.roster.present  # noqa: E731
+        return self.make_pace(last_step(self.place.read_history()), present, stopped=watched_stoppage())
 
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
         assert self._trained is not None

@@ -7,12 +7,51 @@ its tick doubles the pace for good, so the times of a whole run take one more va
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 FIRST_S = 0.25
+_LOOK_S, _STOPPED_S = 1.0, 5.0  # between looks at the clock; what a look may be late by
+
+
+class Stoppage:
+    """Seconds in which this whole process stood still, as on a paused machine; no round can bring that about."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._lock = now, threading.Lock()
+        self._looked, self._seconds = now(), 0.0
+
+    def look(self) -> None:
+        """Look at the clock; this has to be called every second."""
+        with self._lock:
+            late = self._now() - self._looked - _LOOK_S
+            self._seconds += late if late > _STOPPED_S else 0.0
+            self._looked = self._now()
+
+    def taken(self) -> float:
+        """Return the seconds since this was asked last."""
+        self.look()
+        with self._lock:
+            seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+
+@cache  # there is one process
+def watched_stoppage() -> Callable[[], float]:
+    """Watch this process from now on; what is returned tells how long it stood still since it was asked last."""
+    stoppage = Stoppage()
+
+    def watch() -> None:
+        while True:
+            time.sleep(_LOOK_S)
+            stoppage.look()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return stoppage.taken
 
 
 @dataclass
@@ -20,13 +59,15 @@ class Pace:
     """The length of a round as everybody may know it: `seconds` is that of the last one.
 
     The first round of a process warms it up: it gets a length of its own, which later rounds do not keep. `present`
-    names the sites that take part, of which everybody may know.
+    names the sites that take part, of which everybody may know. Time in which the whole process `stopped` moves the
+    ticks and changes no pace.
     """
 
     step_s: float = FIRST_S
     present: Callable[[], Iterable[str]] = tuple
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    stopped: Callable[[], float] = lambda: 0.0
     seconds: float = field(default=0.0, init=False)
     _tick: float = field(default=0.0, init=False)
     _here: frozenset[str] = field(default=frozenset(), init=False)
@@ -48,6 +89,7 @@ class Pace:
 
     def start(self) -> None:
         """The first round begins now."""
+        self.stopped()
         self._tick, self._here = self.now(), frozenset(self.present())
 
     def wait(self) -> None:
@@ -55,6 +97,7 @@ class Pace:
 
         A round in which a site was waited for in vain takes as many ticks as that needs, and the pace stays.
         """
+        self._tick += self.stopped()
         took_s, here = self.now() - self._tick, frozenset(self.present())
         if self._here - here:
             self.seconds = self.step_s * max(1, math.ceil(took_s / self.step_s))

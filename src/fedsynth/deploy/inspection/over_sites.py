@@ -20,7 +20,7 @@ from fedsynth.deploy.participation import terms_of
 from fedsynth.errors import FedsynthError
 from fedsynth.federation.algorithm import Algorithm, Home, secret_draw
 from fedsynth.federation.loop import Pay, ask
-from fedsynth.federation.pace import Pace
+from fedsynth.federation.pace import Pace, watched_stoppage
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
 from fedsynth.inspection.agenda import Agenda
@@ -123,7 +123,7 @@ class AtSites:
 
     def _paced(self, pay: Pay, link: Remote) -> Pay:
         """Pay at the ticks of a public pace: the ledger tells when each round was paid for."""
-        pace = self.call.make_pace(present=lambda: link.roster.present)
+        pace = self.call.make_pace(present=lambda: link.roster.present, stopped=watched_stoppage())
         pace.start()
 
         def pay_at_tick(when: When, charges: list[Charge], ids: np.ndarray) -> None:

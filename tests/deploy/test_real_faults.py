@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -159,6 +160,22 @@ def test_a_copy_of_a_site_is_refused_while_the_site_is_connected_and_all_concern
         copy.terminate()
         copy.wait(120)
     assert "does not keep" not in (federation.folder / "cern.log").read_text()
+
+
+def test_a_site_that_fell_silent_is_no_longer_said_to_be_connected(federation: Federation):
+    """The engine lists it for ten minutes, and coordinators took it back into runs that it was not there for."""
+    until("all sites", lambda: connected(federation) == set(SITES))
+    silent = federation.family("cern")["engine"]
+    for process in silent:
+        process.suspend()
+    try:
+        began = time.monotonic()
+        until("its absence", lambda: connected(federation) == set(SITES) - {"cern"})
+        assert time.monotonic() - began < 300
+    finally:
+        for process in silent:
+            process.resume()
+    until("its return", lambda: connected(federation) == set(SITES))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fedsynth.cli.federation_try import next_command
 from fedsynth.data.linked import LinkedSchema, link
 from fedsynth.data.linked_tables import Linked
 from fedsynth.data.schema import Schema
@@ -33,6 +34,13 @@ def test_any_names_become_as_many_that_certificates_take(names):
     assert all(
         0 < len(name) <= 40 and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in plain
     )
+
+
+def test_the_run_that_is_proposed_on_a_drafted_schema_is_not_refused_for_what_was_inferred(tmp_path):
+    drafted = Schema.draft(pd.DataFrame({"age": [20, 31, 64]}))
+    words = next_command(tmp_path / "try", tmp_path / "schema.json", drafted, "record").split()
+    assert words[words.index("--accept") + 1] == "inferred" and "--trust" in words
+    assert "--accept" not in next_command(tmp_path / "try", tmp_path / "s", drafted.made_public(), "client")
 
 
 def test_a_row_without_a_site_is_not_lost_in_silence():

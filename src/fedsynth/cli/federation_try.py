@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from fedsynth.cli import flags
 from fedsynth.cli.federated import federation_installed, say
 from fedsynth.cli.flags import option
 from fedsynth.errors import BadInput, FedsynthError
+
+if TYPE_CHECKING:
+    from fedsynth.data.schema import Schema
 
 _PATIENCE_S = 180.0
 
@@ -55,7 +58,7 @@ def try_out(
     if site_column is not None and site_column in [column.name for column in agreed.columns]:
         raise BadInput(
             f"--site-column {site_column}: the schema has it as a column to be made, but no site has it in its "
-            f"rows; remove it from {schema}"
+            f"rows; remove it from {schema}, or draft it anew with --drop {site_column}"
         )
     # nobody joins a rehearsal later: the passphrase of its authority is thrown away
     create(tuple(frames), "127.0.0.1", port, out, secrets.token_hex())
@@ -95,12 +98,17 @@ def try_out(
         why = f"{ended[0]} stopped" if ended else f"not all sites are connected after {_PATIENCE_S:g} s"
         last = (log.read_text().strip().splitlines() or [""])[-1]
         raise BadInput(f"{why} ({last}); all was stopped again: look at {log}")
-    what = " --unit record --trust distributed" if unit == "record" else ""
     typer.echo(
-        f"{len(frames)} sites are connected. Now, for example:\n  fedsynth run --federation {out} --schema {schema}"
-        f"{what} --epsilon 1 --out {out}-run\n"
+        f"{len(frames)} sites are connected. Now, for example:\n  {next_command(out, schema, agreed, unit)}\n"
         f"and at the end:\n  fedsynth federation stop {out}"
     )
+
+
+def next_command(out: Path, schema: Path, agreed: Schema, unit: str) -> str:
+    """Return a run that these sites take part in and that this schema allows."""
+    what = " --unit record --trust distributed" if unit == "record" else ""
+    what += " --accept inferred" if agreed.inferred() else ""
+    return f"fedsynth run --federation {out} --schema {schema}{what} --epsilon 1 --out {out}-run"
 
 
 def _stop_all(out: Path, sites: Iterable[str]) -> None:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
-from fedsynth.deploy.nvflare.kits import Kit
+from fedsynth.deploy.nvflare.kits import Kit, server_time
 from fedsynth.deploy.nvflare.metrics import family_of, is_connected
 from fedsynth.deploy.nvflare.node import running
 from fedsynth.deploy.site.reservations import Reservations
@@ -124,12 +123,10 @@ def _server(kit: Kit) -> str:
 
 
 def _clock(kit: Kit) -> str:
-    server_date = next(
-        (line[5:] for line in kit.reach().splitlines() if line.lower().startswith("date:")), ""
-    )
-    if not server_date:
+    there = server_time(kit.reach())
+    if there is None:
         return "the server does not tell its time; this clock fits the certificate"
-    skew = abs((parsedate_to_datetime(server_date.strip()) - datetime.now(UTC)).total_seconds())
+    skew = abs((there - datetime.now(UTC)).total_seconds())
     if skew > _MOST_SKEW_S:
         raise BadInput(f"this clock differs from the server's by {skew:.0f} s; turn time synchronization on")
     return f"within {skew:.0f} s of the server's"

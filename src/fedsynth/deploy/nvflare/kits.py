@@ -11,6 +11,7 @@ import json
 import socket
 import ssl
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,12 @@ class Kit:
             raise Unreachable(
                 f"{where} cannot be reached ({error.strerror or error}); is it started?"
             ) from None
+
+
+def server_time(answer: str) -> datetime.datetime | None:
+    """Read the server's clock from the beginning of its answer (`Kit.reach`); None if it does not tell."""
+    told = next((line[5:].strip() for line in answer.splitlines() if line.lower().startswith("date:")), "")
+    return parsedate_to_datetime(told) if told else None
 
 
 def refuse_revoked(context: ssl.SSLContext, kit: Kit) -> None:

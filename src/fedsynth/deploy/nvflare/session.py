@@ -18,13 +18,16 @@ from nvflare.fuel.flare_api.api_spec import InternalError, JobNotRunning, NoRepl
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from fedsynth.deploy.nvflare.controller import ASKED, DONE, FETCH, NEWS, REGROUP, STOP, TASK
-from fedsynth.deploy.nvflare.kits import COORDINATOR, Kit
+from fedsynth.deploy.nvflare.kits import COORDINATOR, Kit, server_time
 from fedsynth.errors import FedsynthError
 
 TASK_INTERVAL_S = 0.05  # how long a site waits before it asks for the next task
 SERVER_JOB, SITE_JOB = "fedsynth.deploy.server_job.ServerJob", "fedsynth.deploy.site_job.SiteJob"
 WAITS, WORKS, ENDED = "waits", "works", "ended"
 _HEAR_S = 5.0  # coordinators ask every second
+_SILENT_S = (
+    45.0  # sites are heard every ten seconds; the engine keeps one that is gone in its list for ten minutes
+)
 _ALL = 2**31  # rounds to leave out of an answer
 T = TypeVar("T")
 
@@ -37,7 +40,9 @@ class Line:
     """One session with the server. Any failure of the engine's is a `LineLost`."""
 
     def __init__(self, kit: Kit, timeout_s: float = 10.0) -> None:
-        kit.reach()
+        there = server_time(kit.reach())
+        # the server's clock, by which it tells when it heard a site, less this process's steady one
+        self._ahead_s = (time.time() if there is None else there.timestamp()) - time.monotonic()
         for library in ("nvflare", "grpc", "asyncio"):  # they log to the console; what we log stays
             logging.getLogger(library).setLevel(logging.CRITICAL)
         self._kit = kit
@@ -61,8 +66,10 @@ class Line:
             self._session.close()
 
     def sites(self) -> list[str]:
-        """The sites that are connected now."""
-        return sorted(client.name for client in self._quiet(self._session.get_connected_client_list))
+        """The sites that are connected now: whose last sign of life is not old by the server's own clock."""
+        listed = self._quiet(self._session.get_connected_client_list)
+        oldest = time.monotonic() + self._ahead_s - _SILENT_S
+        return sorted(client.name for client in listed if client.last_connect_time > oldest)
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs that the server knows, oldest first."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 _UNIT = """\
 # Runs the {title} as the user fedsynth, from {home}/{folder}, with the installation in /opt/fedsynth.
-# Other places (not below /home): change the three paths below.  sudo cp {unit} /etc/systemd/system/ && sudo systemctl enable --now {unit}
+# Other places (not below /home): change the three paths below.
+# sudo cp {unit} /etc/systemd/system/ && sudo systemctl enable --now {unit}
 [Unit]
 Description=fedsynth {title}
 Documentation=file:{home}/{folder}/README.md

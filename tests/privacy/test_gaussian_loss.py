@@ -2,13 +2,16 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
+from dp_accounting import get_epsilon_gaussian
 from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+from scipy.special import log_ndtr
 
 from fedsynth.privacy.accountant import quiet
-from fedsynth.privacy.gaussian_loss import _Gaussian, _unsampled, gaussian_loss
+from fedsynth.privacy.gaussian_loss import _Gaussian, _log_normal, _unsampled, gaussian_epsilon, gaussian_loss
 
 
 @pytest.mark.parametrize("adjacency", [AdjacencyType.REMOVE, AdjacencyType.ADD])
@@ -51,3 +54,41 @@ def test_without_sampling_a_loss_is_as_much_larger_as_the_formula_says(rate):
     assert np.isfinite(_unsampled(np.array([edge * (1 - 1e-7)]), rate)).all()
     with pytest.raises(ValueError, match=r"below log\(1 - rate\)"):
         _unsampled(np.array([edge * (1 + 1e-6), 0.0]), rate)
+
+
+def true_delta(scale, epsilon):
+    """The least delta of Gaussian noise at epsilon, to 50 digits."""
+    center, half = epsilon * scale, 0.5 / mpmath.mpf(scale)
+    return mpmath.ncdf(half - center) - mpmath.exp(epsilon) * mpmath.ncdf(-half - center)
+
+
+def test_epsilon_of_one_gaussian_is_above_the_truth_by_rounding_alone():
+    rng = np.random.default_rng(0)
+    scales, deltas = 10 ** rng.uniform(-2, 4, 100), 10 ** rng.uniform(-30, -0.5, 100)
+    with mpmath.workdps(50):
+        for scale, delta in zip(scales.tolist(), deltas.tolist(), strict=True):
+            epsilon, slack = mpmath.mpf(gaussian_epsilon(scale, delta)), 1e-14 * (1 + scale)
+            assert true_delta(scale, epsilon) <= delta
+            assert epsilon == 0 or true_delta(scale, epsilon * (1 - slack)) > delta
+
+
+@pytest.mark.parametrize(("scale", "delta"), [(0.05, 1e-5), (1.0, 1e-6), (13.4, 1e-12), (800.0, 1e-3)])
+def test_epsilon_of_one_gaussian_is_the_library_s(scale, delta):
+    assert gaussian_epsilon(scale, delta) == pytest.approx(
+        float(get_epsilon_gaussian(scale, delta)), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(("scale", "delta"), [(1.0, 0.0), (1e-200, 1e-5), (1e-310, 1e-5), (math.nan, 1e-5)])
+def test_what_cannot_be_computed_costs_everything(scale, delta):
+    assert gaussian_epsilon(scale, delta) == math.inf
+
+
+def test_noise_that_hides_all_but_delta_costs_nothing_more():
+    assert gaussian_epsilon(1.0, 0.4) == 0.0 < gaussian_epsilon(1.0, 0.38)
+
+
+def test_the_normal_distribution_s_logarithm_is_scipy_s():
+    points = np.concatenate([np.linspace(-300, 12, 3001), [-30.001, -30.0, -29.999]])
+    shown = np.array([_log_normal(point) for point in points.tolist()])
+    np.testing.assert_allclose(shown, log_ndtr(points), rtol=1e-13, atol=0)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import norm
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
 from fedsynth.errors import BadInput
+from fedsynth.late import stats
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Holdings:
         columns = len(self.sizes)
         counts = np.arange(1, self.most + 1)
         chance = -np.expm1(np.log1p(-delta / columns) / counts)  # q(m) may be this large
-        return float(np.max(1 / np.sqrt(counts * columns) + sigma * norm.isf(chance)))
+        return float(np.max(1 / np.sqrt(counts * columns) + sigma * stats.norm.isf(chance)))
 
 
 def _most_held(counts: Tensor, most: int) -> Tensor:

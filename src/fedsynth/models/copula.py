@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import norm
 from torch import Tensor
 
+from fedsynth.late import stats
 from fedsynth.models.marginals import Counted
 from fedsynth.models.model import Params
 from fedsynth.models.table_domain import TableDomain
@@ -54,9 +54,9 @@ class Copula:
         for column, values in known.items():  # move all columns by as much as this one is off
             edges = np.concatenate([[0.0], ends[column]])
             inside = edges[values] + rng.random(rows) * (edges[values + 1] - edges[values])
-            wanted = norm.ppf(inside.clip(1e-9, 1 - 1e-9))
+            wanted = stats.norm.ppf(inside.clip(1e-9, 1 - 1e-9))
             drawn += (wanted - drawn[:, column])[:, None] * (self.root @ self.root[column])
-        uniform = norm.cdf(drawn)
+        uniform = stats.norm.cdf(drawn)
         codes = [np.searchsorted(cut[:-1], uniform[:, place]) for place, cut in enumerate(ends)]
         for column, values in known.items():
             codes[column] = values

@@ -15,7 +15,8 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from scipy.special import wrightomega
+
+from fedsynth.late import special
 
 Columns = tuple[int, ...]
 Table = np.ndarray  # an axis for each of its columns, in their order
@@ -229,7 +230,7 @@ class _Target:
         """
         now = np.maximum(now, _TINY)
         right = self.weight * self.shares - self.dual + np.log(now) + np.log(self.weight)
-        best = np.maximum(wrightomega(right) / self.weight, _TINY)
+        best = np.maximum(special.wrightomega(right) / self.weight, _TINY)
         self.dual = self.dual + np.log(best / now)
         return best / now
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import log_ndtr
 
+from fedsynth.late import special
 from fedsynth.models.graphical import Measured
 
 _LEVELS = 0.25 ** np.arange(6)  # of a cell's share: the spreads of runs that are not empty
@@ -87,7 +87,7 @@ def _filled(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.nd
     for spread in _LEVELS:
         whole = spread**2 + variances
         middle, around = means * spread**2 / whole, spread * np.sqrt(variances / whole)
-        above = log_ndtr(middle / around)  # levels are not negative
+        above = special.log_ndtr(middle / around)  # levels are not negative
         density = np.exp(-0.5 * (middle / around) ** 2 - above) / math.sqrt(2 * math.pi)
         better = 0.5 * np.log(variances / whole) + 0.5 * means**2 * (1 / variances - 1 / whole)
         logs.append(math.log(2 / len(_LEVELS)) + better + above)

@@ -23,14 +23,13 @@ from dp_accounting import (
     GaussianDpEvent,
     NeighboringRelation,
     PoissonSampledDpEvent,
-    get_epsilon_gaussian,
 )
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from fedsynth.errors import BadInput, NotPrivate, nearest
-from fedsynth.privacy.gaussian_loss import gaussian_loss
+from fedsynth.privacy.gaussian_loss import gaussian_epsilon, gaussian_loss
 from fedsynth.privacy.loss_distribution import self_composed
 from fedsynth.privacy.pairs import Loss, ReleaseTerms, steps_of
 
@@ -167,7 +166,7 @@ def epsilon_pld(steps: Counted, delta: float, precision: float = FINE) -> float:
     """Tight epsilon of steps that all have a privacy loss; exact for unsampled Gaussian noise."""
     noise = _one_gaussian(steps)
     if noise is not None:
-        return float(get_epsilon_gaussian(noise, delta))
+        return gaussian_epsilon(noise, delta)
     interval = interval_for(steps, delta, precision)
     if interval > _MOST_INTERVAL:
         return math.inf

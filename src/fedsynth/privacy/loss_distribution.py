@@ -7,7 +7,8 @@ import math
 import numpy as np
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from scipy import fft
+
+from fedsynth.late import fft
 
 _TAIL_MASS = 1e-15  # the library's own default: what may be cut off, and is added to the infinite loss
 _ORDERS = 20  # of the moments in the bound on the tails, on each side, as in the library

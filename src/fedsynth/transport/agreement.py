@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.stats import hypergeom
 
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
+from fedsynth.late import stats
 from fedsynth.transport.primitives import digest
 
 MOST_COMPLETE = 100  # parties that all mask with each other
@@ -143,8 +143,8 @@ def sparse_degree(count: int, threshold: int, colluders: int) -> tuple[int, int]
     """
     for degree in range(8, count - 1, 2):
         shares = np.arange(2, degree + 1)
-        exposed = hypergeom.sf(shares - 1, count - 1, colluders, degree)
-        stuck = hypergeom.cdf(shares - 1, count - 1, threshold - 1, degree)
+        exposed = stats.hypergeom.sf(shares - 1, count - 1, colluders, degree)
+        stuck = stats.hypergeom.cdf(shares - 1, count - 1, threshold - 1, degree)
         enough = shares[(count * exposed <= _SECRECY) & (count * stuck <= _SUCCESS)]
         if len(enough) and _falls_apart(count, count - threshold + colluders, degree // 2) <= _SECRECY:
             return degree, int(enough[-1])

@@ -12,11 +12,13 @@ __all__ = ["deferred", "fft", "late", "pd", "special", "stats"]
 
 class _Late(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        library, _, member = self.__name__.partition(":")
-        if isinstance(sys.modules.get(library), _Late):  # while it is deferred
-            del sys.modules[library]
-        actual = import_module(library)
-        return getattr(getattr(actual, member) if member else actual, name)
+        if "actual" not in self.__dict__:
+            library, _, member = self.__name__.partition(":")
+            if isinstance(sys.modules.get(library), _Late):  # while it is deferred
+                del sys.modules[library]
+            module = import_module(library)
+            self.__dict__["actual"] = getattr(module, member) if member else module
+        return getattr(self.__dict__["actual"], name)
 
 
 def late(name: str) -> Any:

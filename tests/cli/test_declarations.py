@@ -81,7 +81,9 @@ def test_a_plan_does_not_wait_for_libraries_that_it_does_not_need(tmp_path):
         "    main(json.loads(sys.argv[2]))\n"
         "assert 'fedsynth.recipes.marginals' in sys.modules\n" + PRINTED
     )
-    late = json.dumps(["pandas", "pyarrow", "scipy.signal", "sklearn", "duckdb"])
+    late = json.dumps(
+        ["pandas", "pyarrow", "scipy.optimize", "scipy.signal", "scipy.stats", "sklearn", "duckdb"]
+    )
     plan = json.dumps(["plan", "--schema", str(tmp_path / "schema.json"), *people])
     words = [sys.executable, "-c", script, late, plan]
     assert json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout) == []

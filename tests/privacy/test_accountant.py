@@ -351,7 +351,7 @@ def test_sampled_noise_has_the_library_s_own_distribution(scale, rate, interval)
 
 
 def test_a_loss_that_sampling_does_not_reach_is_no_number():
-    loss = _Gaussian(1.0, sampling_prob=0.1, adjacency_type=AdjacencyType.REMOVE)
+    loss = _Gaussian(1.0, 0.1, AdjacencyType.REMOVE)
     with quiet():
         never = loss.get_delta_for_epsilon(np.array([-5.0, math.log(0.9), 0.0]))
     assert never.tolist() == [-math.expm1(-5.0), pytest.approx(0.1), loss.get_delta_for_epsilon([0.0])[0]]

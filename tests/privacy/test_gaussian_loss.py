@@ -22,9 +22,15 @@ from fedsynth.privacy.gaussian_loss import _Gaussian, _log_normal, _unsampled, g
 def test_every_point_is_the_library_s(scale, rate, sensitivity, adjacency):
     points = np.concatenate([np.linspace(-7.0, 7.0, 57), np.linspace(-0.1, 0.1, 21)])
     terms = {"sensitivity": sensitivity, "sampling_prob": rate, "adjacency_type": adjacency}
+    whole, quick = (
+        GaussianPrivacyLoss(scale, **terms),
+        _Gaussian(scale, rate, adjacency, sensitivity=sensitivity),
+    )
     with quiet():
-        expected = GaussianPrivacyLoss(scale, **terms).get_delta_for_epsilon(points)
-        shown = _Gaussian(scale, **terms).get_delta_for_epsilon(points)
+        expected, shown = whole.get_delta_for_epsilon(points), quick.get_delta_for_epsilon(points)
+    assert quick.connect_dots_bounds() == whole.connect_dots_bounds()
+    np.testing.assert_array_equal(quick.noise_cdf(points), whole.noise_cdf(points))
+    np.testing.assert_array_equal(quick.noise_log_cdf(points), whole.noise_log_cdf(points))
     np.testing.assert_allclose(shown, expected, rtol=1e-9, atol=1e-300)
     assert (shown >= 0).all() and (shown <= 1).all()
 

@@ -7,7 +7,7 @@ from dp_accounting.pld import privacy_loss_distribution as library
 
 from fedsynth.privacy.accountant import quiet
 from fedsynth.privacy.gaussian_loss import gaussian_loss
-from fedsynth.privacy.loss_distribution import deltas_of, self_composed, tail_bounds
+from fedsynth.privacy.loss_distribution import deltas_of, self_composed, tail_bounds, together
 
 LOSSES = {
     "sampled": lambda: gaussian_loss(1.1, 0.05, 2e-3),
@@ -30,6 +30,38 @@ def test_it_is_the_library_s_to_the_bit(name, count):
         mine, other = (getattr(pld, half).to_dense_pmf() for pld in (shown, expected))
         assert mine._lower_loss == other._lower_loss and mine._infinity_mass == other._infinity_mass
         np.testing.assert_array_equal(mine._probs, other._probs)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("other", [None, "sparse", "coarse", "laplace"])
+def test_two_releases_are_composed_as_by_the_library_to_the_bit(name, other):
+    with quiet():
+        loss = LOSSES[name]()
+        step = loss._pmf_remove._discretization
+        others = {
+            None: lambda: library.identity(value_discretization_interval=step),
+            "sparse": lambda: library.from_privacy_parameters(
+                common.DifferentialPrivacyParameters(0.5, 1e-7), value_discretization_interval=step
+            ),
+            "coarse": lambda: gaussian_loss(2.0, 0.3, step).self_compose(3),
+            "laplace": lambda: library.from_laplace_mechanism(2.0, value_discretization_interval=step),
+        }
+        second = others[other]()
+        for shown, expected in [
+            (together(loss, second), loss.compose(second)),
+            (together(together(second, loss), second), second.compose(loss).compose(second)),
+        ]:
+            for half in ("_pmf_remove", "_pmf_add"):
+                mine, its = (getattr(pld, half) for pld in (shown, expected))
+                assert type(mine) is type(its)
+                mine, its = mine.to_dense_pmf(), its.to_dense_pmf()
+                assert (mine._lower_loss, mine._infinity_mass) == (its._lower_loss, its._infinity_mass)
+                np.testing.assert_array_equal(mine._probs, its._probs)
+
+
+def test_releases_on_other_grids_are_not_composed():
+    with pytest.raises(ValueError, match="Discretization intervals"):
+        together(gaussian_loss(2.0, 0.3, 1e-3), gaussian_loss(2.0, 0.3, 2e-3))
 
 
 @pytest.mark.parametrize("count", [1, 12, 5000])

@@ -30,7 +30,7 @@ from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from fedsynth.errors import BadInput, NotPrivate, nearest
 from fedsynth.privacy.gaussian_loss import gaussian_epsilon, gaussian_loss
-from fedsynth.privacy.loss_distribution import self_composed
+from fedsynth.privacy.loss_distribution import self_composed, together
 from fedsynth.privacy.pairs import Loss, ReleaseTerms, steps_of
 
 Accountant = Literal["pld", "rdp", "rdp-legacy"]
@@ -178,7 +178,7 @@ def composed(steps: Counted, interval: float) -> library.PrivacyLossDistribution
     total = library.identity(value_discretization_interval=interval)
     for step, count in steps:
         assert step.loss is not None
-        total = total.compose(repeated_loss(step.loss, interval, count))
+        total = together(total, repeated_loss(step.loss, interval, count))
     return total
 
 

@@ -19,6 +19,7 @@ from fedsynth.errors import BadInput
 from fedsynth.privacy import accountant as engine
 from fedsynth.privacy.accountant import COARSE, FINE, answer
 from fedsynth.privacy.events import compose, repeat
+from fedsynth.privacy.loss_distribution import together
 from fedsynth.privacy.pairs import steps_of
 
 MOST_ROUNDS = 10_000_000
@@ -186,7 +187,7 @@ class Odometer:
             interval = engine.interval_for(steps, self.delta, self.precision)
             if self._base is None or interval != self._interval:
                 self._base, self._interval = engine.composed(self._fixed_steps(), interval), interval
-            whole = self._base.compose(engine.repeated_loss(step.loss, interval, count * rounds))
+            whole = together(self._base, engine.repeated_loss(step.loss, interval, count * rounds))
             return float(whole.get_epsilon_for_delta(self.delta))
 
 

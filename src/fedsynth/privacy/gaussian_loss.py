@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,40 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
+from fedsynth.late import special
+
+_LOG_TAIL = -50  # of the mass that is taken to be an infinite loss, as in the library
 _CLOSE = 2.0**-48  # how close epsilon is searched, relative to itself; more than its rounding at a scale of 1
 _LEAST = 1e-100  # the least scale that arithmetic is sure about
 _FAR = -30.0  # below it, the logarithm of the normal distribution function by its expansion
 
 
+@dataclass(frozen=True)
+class _Normal:
+    """Centered noise, as scipy.stats computes it, whose import takes longer than most calibrations."""
+
+    scale: float
+
+    def cdf(self, x: Any) -> Any:
+        return special.ndtr(x / self.scale)
+
+    def logcdf(self, x: Any) -> Any:
+        return special.log_ndtr(x / self.scale)
+
+    def ppf(self, mass: float) -> float:
+        return float(special.ndtri(mass) * self.scale)
+
+
 class _Gaussian(GaussianPrivacyLoss):
     """The library's loss, which searches point by point in Python and takes most of a calibration's time so."""
+
+    def __init__(
+        self, scale: float, rate: float, adjacency: AdjacencyType, *, sensitivity: float = 1.0
+    ) -> None:
+        self._standard_deviation = scale
+        self._gaussian_random_variable = _Normal(scale)
+        self._pessimistic_estimate, self._log_mass_truncation_bound = True, _LOG_TAIL
+        super(GaussianPrivacyLoss, self).__init__(sensitivity, False, rate, adjacency)
 
     def get_delta_for_epsilon(self, epsilon: Any) -> np.ndarray:
         """The hockey-stick divergence at each epsilon, by the library's formula."""
@@ -55,7 +83,7 @@ def gaussian_loss(scale: float, rate: float, interval: float) -> PrivacyLossDist
     ways = (AdjacencyType.REMOVE, AdjacencyType.ADD) if rate < 1 else (AdjacencyType.REMOVE,)
     halves = []
     for adjacency in ways:
-        loss = _Gaussian(scale, sampling_prob=rate, adjacency_type=adjacency)
+        loss = _Gaussian(scale, rate, adjacency)
         bounds = loss.connect_dots_bounds()
         assert bounds.epsilon_lower is not None and bounds.epsilon_upper is not None
         lower, upper = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)

@@ -135,6 +135,17 @@ def expand_uniform(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
     return _unit(_shift(words, 40)).reshape(*keys.shape, *shape)
 
 
+def uniforms_at(keys: Tensor, places: Tensor) -> Tensor:
+    """The entries of `expand_uniform` at these places, [clients, numbers], without those between them.
+
+    >>> import torch
+    >>> keys, places = torch.tensor([7]), torch.tensor([[3, 0]])
+    >>> bool((uniforms_at(keys, places) == expand_uniform(keys, (4,))[:, [3, 0]]).all())
+    True
+    """
+    return _unit(_shift(_mix(keys[:, None] + (places + 1) * _GOLDEN), 40))
+
+
 def expand_normal(keys: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Standard normal numbers, `keys.shape + shape`, by Box-Muller: for training, not for privacy noise."""
     import torch

@@ -24,7 +24,7 @@ from fedsynth.privacy.mechanism import Release, State, Unit
 from fedsynth.privacy.noise import client_noise
 from fedsynth.privacy.quantize import Rotation, Uniforms, norm_limit, round_within
 from fedsynth.privacy.sampling import poisson_sample
-from fedsynth.rng import Rng, expand_uniform, subkeys
+from fedsynth.rng import Rng, expand_uniform, subkeys, uniforms_at
 from fedsynth.transport.ring import Parties, Ring
 
 MOST_BITS = 31
@@ -198,19 +198,28 @@ class DistributedGaussian:
         return noisy
 
     def rounded(
-        self, x: Tensor, state: State, rng: Rng, ids: np.ndarray, uniforms: Uniforms | None = None
+        self,
+        x: Tensor,
+        state: State,
+        rng: Rng,
+        ids: np.ndarray,
+        uniforms: Uniforms | None = None,
+        places: Tensor | None = None,
     ) -> Tensor:
         """The contributions as integers (float64) that keep the limit, without noise.
 
         `uniforms` decide which way each number is rounded. They must be fresh and stay secret: a row takes those of its
         place, and one record more moves the others' places, which changes how they are rounded. Nobody can tell, as
         long as nobody knows the uniforms. By default they are keyed by a row's party and its place.
+
+        `places` says where in a whole contribution the numbers of x stand, if x has only those that are not zero.
         """
         scaled = self.scaled(x, _turn(state))
         keys = rng.at("round").keys(_rows(ids), x.device)
 
         def keyed(attempt: int) -> Tensor:
-            return expand_uniform(subkeys(keys, attempt), scaled.shape[1:])
+            own = subkeys(keys, attempt)
+            return expand_uniform(own, scaled.shape[1:]) if places is None else uniforms_at(own, places)
 
         return round_within(scaled, self.limit, uniforms or keyed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,12 +14,14 @@ from fedsynth.data.clients import Padded
 from fedsynth.models.model import Model
 from fedsynth.models.table_domain import TableDomain
 from fedsynth.models.table_question import Question, QuestionForm
+from fedsynth.privacy.distributed import DistributedGaussian
 from fedsynth.privacy.mechanism import Mechanism, State, Unit
 from fedsynth.rng import Rng
 from fedsynth.training.grid_sums import GridSums, grid_steps, released_sums
 
 _AT_ONCE = 2**22  # places of rows in tables
 _BELOW = 1.0 - 2.0**-40  # more than all rounding of a scale: the bound holds exactly
+_UNCUT = 1.0 - 2.0**-20  # of the clip: what is no longer, `clip_l2` multiplies by 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,21 @@ class TableSums(GridSums):
     form: QuestionForm
     mechanism: Mechanism
     unit: Unit = "client"
+    pooled: bool = False
+
+    @property
+    def together(self) -> bool:
+        """Whether the sum of many messages is as good as the messages: no noise of their own is in them."""
+        return super().together or self.pooled
+
+    def at_site(self) -> TableSums:
+        """The sums of a site whose clients are all counted at once: each has the same bits in any company.
+
+        At one site the shares of noise of all its clients are drawn as one: only their sum leaves it.
+        """
+        mechanism = self.mechanism
+        shared = isinstance(mechanism, DistributedGaussian) and not mechanism.rotate and mechanism.coin == 1
+        return replace(self, pooled=shared and self.unit == "client")
 
     def scale(self, question: Question) -> np.ndarray:
         """Return what a unit adds to each table, in units of the clip: a record adds whole grid steps."""
@@ -68,9 +85,17 @@ class TableSums(GridSums):
         for start in range(0, len(ids), at_once):  # a sum on the grid is the same in any number of parts
             part = slice(start, start + at_once)
             cells, shares = self._shares(question, Padded(data.x[part], data.y[part], data.mask[part]))
-            clipped = self.mechanism.privatize(shares, state, rng.at("privatize"), ids[part])
+            clipped = self._clipped(shares, cells, state, rng.at("privatize"), ids[part])
             total.scatter_add_(1, cells.view(1, -1), clipped.double().view(1, -1))
+        if isinstance(self.mechanism, DistributedGaussian):
+            return self.mechanism.noised(total, rng.at("privatize"), ids[:1], len(np.unique(ids)))
         return total
+
+    def _clipped(self, shares: Tensor, cells: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
+        """Shares that can be added up: clipped and on the grid, without noise."""
+        if isinstance(self.mechanism, DistributedGaussian):
+            return self.mechanism.rounded(shares, state, rng, ids, places=cells)
+        return self.mechanism.privatize(shares, state, rng, ids)
 
     def _of_records(self, question: Question, data: Padded, ids: np.ndarray, rng: Rng) -> Tensor:
         """The sums over records, as they may leave their site."""
@@ -79,38 +104,36 @@ class TableSums(GridSums):
         return released_sums(self.mechanism, self._counts(question, data), ids, rng)
 
     def _shares(self, question: Question, data: Padded) -> tuple[Tensor, Tensor]:
-        """The cells that each client's rows are in, each cell once, and its shares in them, both [clients, cells]."""
+        """The cells that each client's rows are in, each cell once, and its shares in them, both [clients, cells].
+
+        A client's shares have the same bits whoever is counted beside it and however far rows are padded: up to 2^26
+        rows are counted in whole numbers, all else is done number by number, and nothing is left for the clip to cut.
+        """
         rows = data.mask.sum(1)
         scale = torch.from_numpy(self.scale(question)).to(data.mask.device)
-        cells, counts = self._cells(question, data, scale)
-        lengths = counts.norm(dim=1)  # of the sum over rows
+        cells, counts = self._cells(question, data)
+        lengths = _lengths(counts, scale)
         most = float(np.linalg.norm(scale.cpu().numpy()))
         if question.row_weight > 0:
             each = (most / lengths.clamp(min=1e-30)).clamp(max=question.row_weight)
         else:
-            each = 1 / rows.clamp(min=1)
-        shares = counts * each[:, None]
+            each = 1 / rows.clamp(min=1).double()
+        cells, shares = cells.flatten(1), (counts * scale[:, None] * each[:, None, None]).flatten(1)
         if self.form.about is not None:
             own = (rows > 0).double()[:, None] * (self.form.about.share / math.sqrt(2))
             places = self.form.about.places(rows, lengths / most) + self.form.table_cells
             cells, shares = torch.cat([cells, places], 1), torch.cat([shares, own.expand(-1, 2)], 1)
-        return cells, shares.float()
+        return cells, (shares * _UNCUT).float()
 
-    def _cells(self, question: Question, data: Padded, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """The cells that each client's rows are in, each cell once, and the sum of its rows there, [clients, cells]."""
-        each = data.mask.double()[..., None] * scale
-        places = self._places(question, data.x, data.y)
-        if places.shape[1] == 1:
-            return places[:, 0], each[:, 0]
-        ordered, index = places.transpose(1, 2).sort(dim=2)
-        weights = each.transpose(1, 2).gather(2, index).flatten(1)
-        ordered = ordered.flatten(1)
+    def _cells(self, question: Question, data: Padded) -> tuple[Tensor, Tensor]:
+        """The cells that each client's rows are in, each once, and how many are there, both [clients, tables, rows]."""
+        ordered, index = self._places(question, data.x, data.y).transpose(1, 2).sort(dim=2)
         first = torch.ones_like(ordered, dtype=torch.bool)
-        first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        group = first.cumsum(1) - 1
-        counts = torch.zeros_like(weights).scatter_add_(1, group, weights)
-        cells = torch.zeros_like(ordered).scatter_(1, group, ordered)
-        return cells, counts
+        first[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+        group = first.cumsum(2) - 1
+        real = data.mask.double()[:, None].expand(index.shape).gather(2, index)
+        counts = torch.zeros_like(real).scatter_add_(2, group, real)
+        return torch.zeros_like(ordered).scatter_(2, group, ordered), counts
 
     def _places(self, question: Question, x: Tensor, y: Tensor) -> Tensor:
         """Where in an answer each row counts, [..., tables]."""
@@ -128,3 +151,11 @@ class TableSums(GridSums):
             places = self._places(question, data.x[:, part], data.y[:, part]).flatten(1)
             total.scatter_add_(1, places, (data.mask[:, part, None] * steps).flatten(1))
         return total
+
+
+def _lengths(counts: Tensor, scale: Tensor) -> Tensor:
+    """The length of the sum over each client's rows: whole numbers are squared and added up, then table by table."""
+    squares, total = counts.square().sum(2), torch.zeros_like(counts[:, 0, 0])
+    for table, weight in enumerate(scale.square().tolist()):
+        total = total + squares[:, table] * weight
+    return total.sqrt()

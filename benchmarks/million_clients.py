@@ -1,6 +1,9 @@
 """A million people of one row each, each protected: over four sites on one machine, and as a simulation in one process.
 
-    python benchmarks/million_clients.py [--clients 1000000]     # the processor's time is what tells on a busy machine
+    python benchmarks/million_clients.py [--clients 1000000] [--unit client]     # when busy, the processor's time tells
+
+With `--unit client` each person is a client of its own, who adds a share of noise, where a site protects its records
+otherwise; the simulation has the server add the noise then, since it would draw a million shares one by one.
 
 The population has a known law, so what both learned is compared with all rows: the mean total variation of the
 columns and of their pairs, numbers in tenths of their range.
@@ -28,9 +31,11 @@ from fedsynth.data.schema import Schema
 from simulator import machine
 
 SITES = "ada,bern,cern,dorn"
-PROTECTED = ["--unit", "record", "--trust", "distributed"]  # masked sums, noise of all sites together
-BUDGET = ["--recipe", "marginals", *PROTECTED, "--epsilon", "1", "--delta", "1e-8", "--rows", "200000"]
-RESULTS = Path(__file__).parent / "results" / "million_clients.json"
+TRUST = ["--trust", "distributed"]  # masked sums, noise of all sites together
+BUDGET = ["--recipe", "marginals", *TRUST, "--epsilon", "1", "--delta", "1e-8", "--rows", "200000"]
+RESULTS = Path(__file__).parent / "results"
+FILES = {"record": "million_clients.json", "client": "million_protected_clients.json"}
+PERSON = "person"
 SCHEMA: dict[str, Any] = {
     "version": 1,
     "columns": [
@@ -56,6 +61,7 @@ def population(clients: int) -> pd.DataFrame:
     words = np.array(["no", "yes"])
     return pd.DataFrame(
         {
+            PERSON: np.arange(clients).astype(str),
             "age": age,
             "region": np.array(list("abcdefgh"))[np.minimum(draw.geometric(0.3, clients) - 1, 7)],
             "smokes": words[smokes.astype(int)],
@@ -145,23 +151,26 @@ def distances(rows: pd.DataFrame, truth: pd.DataFrame) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=10**6)
-    clients = parser.parse_args().clients
+    parser.add_argument("--unit", choices=FILES, default="record")
+    words = parser.parse_args()
+    clients, unit = words.clients, words.unit
+    owners = ["--client-column", PERSON] if unit == "client" else []
+    budget = [*BUDGET, "--unit", unit]
+    simulated = [*(owners or ["--clients", "4"]), *budget, *(["--trust", "central"] if owners else [])]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         truth = population(clients)
+        truth = truth if owners else truth.drop(columns=PERSON)
         data, schema, sites = folder / "population.parquet", folder / "schema.json", folder / "sites"
         truth.to_parquet(data, index=False)
         schema.write_text(json.dumps(SCHEMA))
         given = ["--schema", str(schema)]
-        alone = watched(
-            fedsynth("run", str(data), *given, "--clients", "4", *BUDGET, "--out", str(folder / "one")),
-            [],
-        )
+        alone = watched(fedsynth("run", str(data), *given, *simulated, "--out", str(folder / "one")), [])
         began = time.monotonic()
-        dealt = ["--sites", SITES, "--unit", "record", "--delta", "1e-6", "--port", str(port)]
+        dealt = ["--sites", SITES, "--unit", unit, *owners, "--delta", "1e-6", "--port", str(port)]
         before = {process.pid for process in psutil.process_iter()}
         subprocess.run(
             fedsynth("federation", "try", str(data), *given, *dealt, "--out", str(sites)), check=True
@@ -172,7 +181,7 @@ def main() -> None:
         roots = [process for process in nodes if process.ppid() not in {each.pid for each in nodes}]
         try:
             over = watched(
-                fedsynth("run", "--federation", str(sites), *given, *BUDGET, "--out", str(folder / "four")),
+                fedsynth("run", "--federation", str(sites), *given, *budget, "--out", str(folder / "four")),
                 roots,
             )
         finally:
@@ -180,7 +189,7 @@ def main() -> None:
         result = {
             "machine": {**machine("cpu"), "load": os.getloadavg()},
             "clients": clients,
-            "settings": BUDGET,
+            "settings": budget,
             "one process": {
                 **alone,
                 **distances(pd.read_parquet(folder / "one" / "synthetic.parquet"), truth),
@@ -192,7 +201,7 @@ def main() -> None:
                 "privacy": json.loads((folder / "four" / "privacy.json").read_text())["epsilon"],
             },
         }
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / FILES[unit]).write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
 
 

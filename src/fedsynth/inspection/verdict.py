@@ -13,13 +13,13 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from fedsynth.errors import BadInput
 from fedsynth.inspection.auxiliary import Trainer
 from fedsynth.inspection.contrast import differences
 from fedsynth.inspection.sample import Sample, made_up_clients, pooled
 from fedsynth.inspection.selection import Share
+from fedsynth.late import stats
 from fedsynth.rng import Rng
 
 TOLERANCE = 0.05  # differences up to this are taken for natural ones between groups of people
@@ -104,7 +104,7 @@ def needed(findings: Sequence[Finding], null: Null, models: int, tolerance: floa
 
 def _deviations(statistics: int, models: int) -> float:
     """How many deviations above the mean of noise a threshold lies."""
-    quantile = float(student.isf(_ALARMS / max(1, statistics), max(1, models - 1)))
+    quantile = float(stats.t.isf(_ALARMS / max(1, statistics), max(1, models - 1)))
     return max(_LEAST_DEVIATIONS, quantile)
 
 

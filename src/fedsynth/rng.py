@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit number
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+_AT_ONCE = 2**20  # places drawn together
 
 
 @dataclass(frozen=True)
@@ -70,25 +71,28 @@ class Rng:
 
     def floats(self, *shape: int) -> np.ndarray:
         """Float32 numbers in [0, 1): those that `torch.rand` draws from `torch_generator`, without torch."""
-        words = self._twister_words(math.prod(shape)) & np.uint32(2**24 - 1)
+        words = _words_of(self._twister(), math.prod(shape)) & np.uint32(2**24 - 1)
         return (words.astype(np.float32) * np.float32(2.0**-24)).reshape(shape)
 
     def places(self, chances: np.ndarray, count: int) -> np.ndarray:
         """`count` places, each as likely as `chances` (float32) say: those of `torch.multinomial`, without torch.
 
-        For one place alone torch takes another way.
+        For one place alone torch takes another way. Up to 256 places take a byte each.
         """
-        words = self._twister_words(2 * count).astype(np.uint64)
-        whole = ((words[::2] << np.uint64(32)) | words[1::2]) & np.uint64(2**53 - 1)
         ends = np.cumsum(chances, dtype=np.float32)
         ends /= ends[-1]
         ends[-1] = 1.0
-        return np.searchsorted(ends.astype(np.float64), whole.astype(np.float64) * 2.0**-53)
+        twister, found = self._twister(), np.empty(count, dtype=np.min_scalar_type(len(ends) - 1))
+        for start in range(0, count, _AT_ONCE):
+            part = found[start : start + _AT_ONCE]
+            words = _words_of(twister, 2 * len(part)).astype(np.uint64)
+            whole = ((words[::2] << np.uint64(32)) | words[1::2]) & np.uint64(2**53 - 1)
+            part[:] = np.searchsorted(ends.astype(np.float64), whole.astype(np.float64) * 2.0**-53)
+        return found
 
-    def _twister_words(self, count: int) -> np.ndarray:
-        """32-bit words of the Mersenne twister that torch seeds with the lower half of a number."""
-        twister = np.random.RandomState(self.integer() & (2**32 - 1))
-        return twister.randint(0, 2**32, count, dtype=np.uint32)
+    def _twister(self) -> np.random.RandomState:
+        """The Mersenne twister that torch seeds with the lower half of a number."""
+        return np.random.RandomState(self.integer() & (2**32 - 1))
 
     def torch_generator(self) -> torch.Generator:
         """A CPU torch generator for this purpose. Not for privacy noise: see privacy/noise.py."""
@@ -109,6 +113,11 @@ class Rng:
         base = torch.tensor(int.from_bytes(self.bytes(8), "little", signed=True), dtype=torch.int64)
         numbers = torch.as_tensor(np.asarray(ids, dtype=np.int64))
         return _mix(_mix(base + numbers * _GOLDEN) + numbers).to(device)
+
+
+def _words_of(twister: np.random.RandomState, count: int) -> np.ndarray:
+    """The next 32-bit words of a Mersenne twister."""
+    return twister.randint(0, 2**32, count, dtype=np.uint32)
 
 
 def _mix(x: Tensor) -> Tensor:

@@ -43,12 +43,13 @@ def _parts(
     domain: TableDomain, fitted: Distribution, chances: np.ndarray, rows: int, rng: Rng
 ) -> Iterator[Data]:
     if np.count_nonzero(chances) == 1:
-        labels = np.full(rows, chances.argmax())
+        labels = np.full(rows, chances.argmax(), dtype=np.min_scalar_type(len(chances)))
     else:
         labels = rng.at("labels").places(chances, rows)
     modality = modality_of(domain.schema)
     for first in range(0, rows, PART):
-        drawn = counted_rows(domain, fitted, labels[first : first + PART], rng, first // PIECE)
+        part = labels[first : first + PART].astype(np.int64)
+        drawn = counted_rows(domain, fitted, part, rng, first // PIECE)
         yield modality.numbered(drawn, first)
 
 

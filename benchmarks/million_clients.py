@@ -35,7 +35,7 @@ SITES = "ada,bern,cern,dorn"
 TRUSTS = ("distributed", "central")  # masked sums with noise of all sites together, or noise of the server
 BUDGET = ["--recipe", "marginals", "--epsilon", "1", "--delta", "1e-8", "--rows", "200000"]
 RESULTS = Path(__file__).parent / "results"
-FILES = {"record": "million_clients.json", "client": "million_protected_clients.json"}
+FILES = {"record": "million_clients.json", "client": "protected_clients-{trust}.json"}
 PERSON = "person"
 SCHEMA: dict[str, Any] = {
     "version": 1,
@@ -203,7 +203,7 @@ def main() -> None:
                 "privacy": json.loads((folder / "four" / "privacy.json").read_text())["epsilon"],
             },
         }
-    (RESULTS / FILES[unit]).write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / FILES[unit].format(trust=words.trust)).write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
 
 

@@ -110,6 +110,16 @@ def test_a_question_that_is_no_question_is_refused(bad):
         form.read(torch.zeros(3))
 
 
+@pytest.mark.parametrize("place", [1, 2])
+@pytest.mark.parametrize("reach", [0.0, -1.0, 0.001])
+def test_a_question_whose_reach_is_no_distance_is_refused(place, reach):
+    form = built("central").record_sums.form
+    asked = torch.ones(form.question)
+    asked[place] = reach
+    with pytest.raises(BadInput, match="reaches"):
+        form.read(asked)
+
+
 def test_tables_and_grids_that_are_too_coarse_are_refused():
     recipe = recipe_named("mixture")
     with pytest.raises(Incompatible, match="images"):

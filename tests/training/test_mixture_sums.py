@@ -29,13 +29,14 @@ def built(trust, **changes):
 
 @pytest.mark.parametrize("trust", [trust for _, trust in OFFERS])
 @pytest.mark.parametrize("spread", [True, False])
-def test_one_record_moves_the_sum_by_at_most_the_clip_whatever_is_asked(trust, spread):
+@pytest.mark.parametrize(("reach", "low_reach"), [(2.0, 2.0), (0.01, 30.0), (30.0, 0.01), (0.5, 0.01)])
+def test_one_record_moves_the_sum_by_at_most_the_clip_whatever_is_asked(trust, spread, reach, low_reach):
     sums = built(trust).record_sums
     draw = torch.Generator().manual_seed(1)
     form, steps = sums.form, grid_steps(sums.mechanism)
     for size in (0.0, 1.0, 1e3):
         centers = size * (2 * torch.rand(form.groups, form.components, form.numbers, generator=draw) - 1)
-        asked = Components(centers, spread)
+        asked = Components(centers, spread, reach, low_reach)
         x, y = torch.rand(1, 40, 1, 8, 8, generator=draw).round(), torch.arange(40)[None] % 2
         longest = 0.0
         for record in range(40):
@@ -47,7 +48,7 @@ def test_one_record_moves_the_sum_by_at_most_the_clip_whatever_is_asked(trust, s
             assert (counts != 0).sum() == 1  # in one component, and in no other
             longest = max(longest, float(moved.square().sum()))
         assert longest <= steps**2
-        assert size < 1 or longest > 0.5 * steps**2  # the bound is used
+        assert size < 1 or reach > 2 or longest > 0.5 * steps**2  # the bound is used
 
 
 @pytest.mark.parametrize("trust", [trust for _, trust in OFFERS])
@@ -61,7 +62,7 @@ def test_one_record_more_changes_how_no_other_record_is_counted(trust, records):
     one, other = bright[:1], bright[1:]
     spot = torch.rand(form.groups, 1, form.numbers, generator=draw).expand(-1, form.components, -1)
     near = spot + 1e-7 * torch.rand(spot.shape, generator=draw)
-    for asked in (algorithm.init(Rng(0)).parts["question"], form.write(Components(near, spread=True))):
+    for asked in (algorithm.init(Rng(0)).parts["question"], form.write(Components(near, True, 0.3, 0.2))):
         components = form.read(asked)
 
         def totals(x, y, asked=components):
@@ -77,10 +78,10 @@ def by_hand(sums, asked, image, group):
     form = sums.form
     place = low_first(spectrum(image[None], form.frequencies), form.channels).double()
     component = int(torch.cdist(place, asked.centers[group].double()).argmin())
-    way = (place - asked.centers[group, component].double())[0] / form.radius
-    way = way / max(1.0, float(way.norm()))
+    way = (place - asked.centers[group, component].double())[0]
+    low = way[: form.moments] / max(asked.low_reach, float(way[: form.moments].norm()))
+    way = way / max(asked.reach, float(way.norm()))
     count, length, product = (sums.room(asked.spread) * weight for weight in asked.weights)
-    low = way[: form.moments]
     products = [
         product * (1 if i == j else math.sqrt(2)) * float(low[i] * low[j])
         for i in range(form.moments)
@@ -92,14 +93,14 @@ def by_hand(sums, asked, image, group):
 @pytest.mark.parametrize("spread", [True, False])
 @pytest.mark.parametrize(("size", "frequencies"), [(0.6, 13), (1.0, 64), (30.0, 64)])
 def test_a_record_adds_its_count_its_way_and_its_products(spread, size, frequencies):
-    """Of centers within the radius, and beyond it."""
+    """Of centers within reach, and beyond it."""
     sums = built("central", frequencies=frequencies).record_sums
     draw = torch.Generator().manual_seed(3)
     form, steps = sums.form, grid_steps(sums.mechanism)
     images = torch.randint(0, 256, (30, 1, 8, 8), generator=draw) / 255
     middle = low_first(spectrum(images.mean(0, keepdim=True), frequencies), 1)
     centers = middle + size * torch.rand(form.groups, form.components, form.numbers, generator=draw)
-    asked = Components(centers, spread)
+    asked = Components(centers, spread, 2.0, 1.2)
     group = torch.arange(30) % 2
     component, each = sums.contributions(asked, images, group)
     for at in range(30):
@@ -120,7 +121,7 @@ def test_room_is_left_for_the_rounding_of_every_number():
     form, steps = sums.form, grid_steps(sums.mechanism)
     for spread, numbers in ((False, 1 + form.numbers), (True, 1 + form.numbers + form.products)):
         assert sums.room(spread) == pytest.approx(1 - math.sqrt(numbers) / 2 / steps - 1e-6, abs=1e-12)
-        asked = Components(torch.zeros(form.groups, form.components, form.numbers), spread)
+        asked = Components(torch.zeros(form.groups, form.components, form.numbers), spread, 2.0, 2.0)
         assert sums.scale(asked) == tuple(sums.room(spread) * weight for weight in asked.weights)
 
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
+from fedsynth.models.covariance import shrunk_factors
 
 _COUNT, _MEAN = 0.3, 1.0  # shares of a contribution that count and locate; the rest is for the covariance
 _LEVELS = 0.3  # share of a contribution for the levels of brightness, where they are asked for
@@ -137,7 +138,7 @@ def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: f
     second = symmetric(per_class[:, 2 + size :] / loose[:, None], size)
     if not statistic.about_mean:
         second = second - mean[:, :, None] * mean[:, None, :]
-    factor = _factors(second, shares, (level / loose) ** 2 / 2, min(rank, size))
+    factor = shrunk_factors(second, shares, (level / loose) ** 2 / 2, min(rank, size))
     located = mean * statistic.radius + statistic.reference
     return Gaussians((shares / shares.sum()).float(), located.float(), (factor * statistic.radius).float())
 
@@ -162,34 +163,3 @@ def shrunk_means(mean: Tensor, shares: Tensor, variance: Tensor) -> Tensor:
     signal = (apart.square().mean(0) - variance).clamp(min=0)
     signal = F.avg_pool1d(signal[None], 9, 1, 4, count_include_pad=False)[0]  # neighbors are alike
     return overall + apart * signal / (signal + variance).clamp(min=1e-30)
-
-
-def _factors(second: Tensor, shares: Tensor, variance: Tensor, rank: int) -> Tensor:
-    """Factors of the class covariances [classes, numbers, rank], within the main directions of all classes."""
-    weights = (shares / shares.sum())[:, None, None]
-    pooled = _shrunk_correlations((second * weights).sum(0), (variance * weights[:, 0, 0] ** 2).sum())
-    values, vectors = torch.linalg.eigh(pooled)
-    main, axes = values.flip(0)[:rank].clamp(min=1e-9), vectors.flip(1)[:, :rank]
-    apart = axes.T @ (second - pooled) @ axes
-    size = torch.outer(main, main)
-    room = variance[:, None, None]
-    signal = ((apart.square() - room).sum() / (size.sum() * len(apart))).clamp(min=1e-12)
-    apart = apart * (signal * size / (signal * size + room))
-    values, vectors = torch.linalg.eigh(torch.diag(main) + apart)
-    return _signed(axes @ (vectors * values.clamp(min=0).sqrt()[:, None, :]))
-
-
-def _signed(factor: Tensor) -> Tensor:
-    """The same directions, each turned so that its largest number is positive: an eigenvector's sign is arbitrary."""
-    largest = factor.abs().argmax(dim=1, keepdim=True)
-    return factor * torch.where(factor.gather(1, largest) < 0, -1.0, 1.0)
-
-
-def _shrunk_correlations(matrix: Tensor, variance: Tensor) -> Tensor:
-    """A covariance whose off-diagonal numbers are drawn to zero as far as noise explains them."""
-    diagonal = matrix.diagonal().clamp(min=1e-9)
-    size = torch.outer(diagonal, diagonal)
-    beside = matrix - torch.diag(matrix.diagonal())
-    off = size.sum() - size.diagonal().sum()
-    signal = ((beside.square().sum() - variance * beside.numel()) / off.clamp(min=1e-30)).clamp(min=1e-12)
-    return torch.diag(diagonal) + beside * (signal * size / (signal * size + variance))

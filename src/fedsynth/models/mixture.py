@@ -17,16 +17,23 @@ from fedsynth.rng import Rng
 
 _AT_ONCE = 2000  # pictures that are drawn in one piece
 _FARTHEST = 1e3  # of a center's numbers: beyond it nothing is learned, and squares must stay within 64 bits
+_LEAST_REACH = 1e-2  # nearer than whole numbers tell apart
 _MEANS = (0.2, 0.96)  # shares of a record's norm: its count, and its place beside the center
 _SPREADS = (0.2, 0.7, 0.68)  # and its products, where they are asked for too
 
 
 @dataclass(frozen=True)
 class Components:
-    """One question: the centers that records are nearest to, and whether their spread about them is asked for."""
+    """One question: the centers that records are nearest to, and whether their spread about them is asked for.
+
+    A record that lies as far from its center as `reach` has the whole of its norm, and one that lies farther is drawn
+    nearer; `low_reach` is the same for the lowest numbers, of which products are taken.
+    """
 
     centers: Tensor  # [groups, components, numbers]
     spread: bool
+    reach: float
+    low_reach: float
 
     @property
     def weights(self) -> tuple[float, float, float]:
@@ -72,17 +79,17 @@ class MixtureForm:
     @property
     def question(self) -> int:
         """The length of a question."""
-        return 1 + self.groups * self.components * self.numbers
+        return 3 + self.groups * self.components * self.numbers
 
     @property
     def radius(self) -> float:
-        """The distance from its center at which a record has the whole of its norm; farther ones are drawn nearer."""
+        """About how far pictures lie from the grey spot that is asked about first."""
         return 0.25 * self.side * self.channels**0.5
 
     def write(self, asked: Components) -> Tensor:
         """The question as a vector, float32."""
         centers = asked.centers.flatten().float().clamp(-_FARTHEST, _FARTHEST)
-        return torch.cat([torch.tensor([float(asked.spread)]), centers])
+        return torch.cat([torch.tensor([float(asked.spread), asked.reach, asked.low_reach]), centers])
 
     def read(self, vector: Tensor) -> Components:
         """The question in a vector; what does not fit is refused, because a server may say anything."""
@@ -90,8 +97,13 @@ class MixtureForm:
             raise BadInput(
                 f"a question of shape {tuple(vector.shape)}: expected {self.question} numbers of at most {_FARTHEST:g}"
             )
-        centers = vector[1:].reshape(self.groups, self.components, self.numbers)
-        return Components(centers, bool(vector[0] != 0))
+        reach, low_reach = vector[1:3].tolist()
+        if min(reach, low_reach) < _LEAST_REACH:
+            raise BadInput(
+                f"a question with reaches of {reach:g} and {low_reach:g}: expected {_LEAST_REACH:g} or more"
+            )
+        centers = vector[3:].reshape(self.groups, self.components, self.numbers)
+        return Components(centers, bool(vector[0] != 0), reach, low_reach)
 
 
 @dataclass(frozen=True)

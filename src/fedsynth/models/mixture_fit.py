@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedsynth.models.covariance import shrunk_factors
 from fedsynth.models.mixture import Components, MixtureForm
 from fedsynth.models.spectrum import frequencies
 
 _APART = 0.7  # how far the first centers lie from their class's mean, in its standard deviations
 _SPLIT = 0.4  # and new ones from the center that they are split off
 _BAND = 2.0  # half waves in a band of frequencies that are shrunk alike
-_CLEAR = 1.2  # of the largest eigenvalue that noise alone has: a direction above it is kept
+_REACH, _LOW_REACH = 0.65, 0.8  # of the root mean square distance of records from the mean of their class
+_LEAST_SIZE = 0.1  # of the public radius: spread may not be mistaken for none
 _FEW = 3.0  # standard deviations of a count: fewer records cannot be told from none
 
 
@@ -43,14 +45,14 @@ def read_answer(
     counts = each[..., 0] / count
     few = max(1.0, _FEW * noise / count)
     divisor = counts.clamp(min=few)
-    shift = each[..., 1:] * (form.radius / place) / divisor[..., None]
+    shift = each[..., 1:] * (asked.reach / place) / divisor[..., None]
     group_counts = counts.sum(1).clamp(min=few)
     second = None
     if asked.spread:
         sums = total[form.places :].double().view(form.groups, form.products)
-        second = _symmetric(sums, form.moments) * (form.radius**2 / product / group_counts[:, None, None])
-    second_blur = noise * form.radius**2 / max(product, 1e-9) / group_counts
-    return MixtureAnswer(counts, shift, noise * form.radius / place / divisor, few, second, second_blur)
+        second = _symmetric(sums, form.moments) * (asked.low_reach**2 / product / group_counts[:, None, None])
+    second_blur = noise * asked.low_reach**2 / max(product, 1e-9) / group_counts
+    return MixtureAnswer(counts, shift, noise * asked.reach / place / divisor, few, second, second_blur)
 
 
 def _symmetric(products: Tensor, size: int) -> Tensor:
@@ -76,17 +78,24 @@ def shrunk_shift(form: MixtureForm, answer: MixtureAnswer) -> Tensor:
 
 
 def spread_factor(form: MixtureForm, answer: MixtureAnswer, shift: Tensor) -> Tensor:
-    """The factor of each group's covariance about its moved centers, without directions that noise explains."""
+    """The factor of each group's covariance about its moved centers, without what noise explains."""
     assert answer.second is not None
-    shares = answer.counts.clamp(min=0)
-    shares = shares / shares.sum(1, keepdim=True).clamp(min=answer.few)
+    counts = answer.counts.clamp(min=0)
+    shares = counts / counts.sum(1, keepdim=True).clamp(min=answer.few)
     low = shift[..., : form.moments]
     covariance = answer.second - torch.einsum("gk,gki,gkj->gij", shares, low, low)
-    values, vectors = torch.linalg.eigh(covariance)
-    edge = (answer.second_blur * math.sqrt(2 * form.moments))[:, None]
-    kept = values - edge.square() / (2 * values.clamp(min=1e-9))
-    kept = torch.where(values > _CLEAR * edge, kept, 0.0).clamp(min=0)
-    return vectors * kept.sqrt()[:, None, :]
+    groups = counts.sum(1).clamp(min=answer.few)
+    return shrunk_factors(covariance, groups / groups.sum(), answer.second_blur.square() / 2, form.moments)
+
+
+def reaches(form: MixtureForm, factor: Tensor) -> tuple[float, float]:
+    """How far records may lie from centers, and their lowest numbers, given how they spread about their class's mean.
+
+    Components lie nearer to their records than classes do, and the noise of an answer is as large as its reach.
+    """
+    size = float(factor.square().sum((1, 2)).mean().sqrt())
+    size = min(max(size, _LEAST_SIZE * form.radius), form.radius)
+    return _REACH * size, _LOW_REACH * size
 
 
 def first_centers(center: Tensor, factor: Tensor, components: int, draw: torch.Generator) -> Tensor:

@@ -14,6 +14,7 @@ from fedsynth.models.mixture import Components, Mixture, MixtureForm, MixtureMod
 from fedsynth.models.mixture_fit import (
     MixtureAnswer,
     first_centers,
+    reaches,
     read_answer,
     shrunk_shift,
     split_large,
@@ -71,7 +72,8 @@ class MixtureLearning:
             middle(self.form.channels, self.form.side, self.form.frequencies), self.form.channels
         )
         centers = spot.expand(self.form.groups, self.form.components, -1)
-        return {**parts, "question": self.form.write(Components(centers, spread=True))}
+        components = Components(centers, True, self.form.radius, self.form.radius)
+        return {**parts, "question": self.form.write(components)}
 
     def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
         """The state after this answer, with the next centers."""
@@ -87,7 +89,10 @@ class MixtureLearning:
         last = state.version + 2 >= self.rounds
         draw = rng.at("centers").torch_generator()
         following = self._following(state, answer, memory, draw)
-        question = form.write(Components(following, spread=last))
+        reach, low_reach = components.reach, components.low_reach
+        if not state.version:
+            reach, low_reach = reaches(form, factor)
+        question = form.write(Components(following, last, reach, low_reach))
         return replace(state, memory=memory, parts={**state.parts, "question": question})
 
     def _following(

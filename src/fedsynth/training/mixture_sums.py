@@ -30,7 +30,7 @@ class MixtureSums(GridSums):
 
     There it adds its count, its way from the center, and, where that is asked for, the products of the lowest numbers
     of this way. Whatever the centers are, a record's numbers have at most the norm of the clip in whole grid steps:
-    its way is at most a radius long, and half a step for each number is kept free for rounding. They are computed in
+    its way is at most a reach long, and half a step for each number is kept free for rounding. They are computed in
     whole numbers, exactly: with equal centers, rounding would decide which is nearest, and with it the number of other
     records that are computed at once.
     """
@@ -40,7 +40,7 @@ class MixtureSums(GridSums):
     unit: Unit = "record"
 
     def scale(self, asked: Components) -> tuple[float, float, float]:
-        """Return the shares of the clip for a record's count, its way of one radius, and products of two such."""
+        """Return the shares of the clip for a record's count, its way of one reach, and products of two such."""
         room = self.room(asked.spread)
         count, place, products = asked.weights
         return room * count, room * place, room * products
@@ -88,16 +88,20 @@ class MixtureSums(GridSums):
             chosen = group == one
             component[chosen] = _nearest(numbers[chosen], centers[one])
         way = numbers - centers[group, component]
-        lengths = way.long().square().sum(1, keepdim=True).double().sqrt()
-        way = way / lengths.clamp(min=_UNIT * form.radius)
         count, place, product = self.scale(asked)
-        pieces = [torch.full_like(way[:, :1], count), place * way]
+        pieces = [torch.full_like(way[:, :1], count), place * _within(way, asked.reach)]
         if asked.spread:
-            low = way[:, : form.moments]
+            low = _within(way[:, : form.moments], asked.low_reach)
             row, column = torch.triu_indices(form.moments, form.moments, device=low.device)
             twice = torch.where(row == column, 1.0, math.sqrt(2.0)).to(low)
             pieces.append(product * twice * low[:, row] * low[:, column])
         return component, (steps * torch.cat(pieces, 1)).round()
+
+
+def _within(way: Tensor, reach: float) -> Tensor:
+    """Ways in whole units, as shares of a reach: no longer than 1."""
+    lengths = way.long().square().sum(1, keepdim=True).double().sqrt()
+    return way / lengths.clamp(min=_UNIT * reach)
 
 
 def _nearest(numbers: Tensor, centers: Tensor) -> Tensor:

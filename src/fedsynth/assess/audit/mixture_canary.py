@@ -51,4 +51,5 @@ def alone(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, MixtureSums]:
 
 
 def _question(form: MixtureForm) -> Components:
-    return Components(torch.zeros(form.groups, form.components, form.numbers), spread=True)
+    centers = torch.zeros(form.groups, form.components, form.numbers)
+    return Components(centers, True, form.radius, form.radius)

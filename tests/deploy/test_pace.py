@@ -84,6 +84,16 @@ def test_a_look_that_is_a_little_late_is_no_stoppage():
     assert stoppage.taken() == 30.0 and stoppage.taken() == 0.0
 
 
+def test_an_interpreter_that_computes_for_long_is_not_a_stoppage():
+    """How long a sum takes may depend on who was drawn, so it doubles the pace like any other overrun."""
+    clock, processor = Clock(), Clock()
+    stoppage = Stoppage(clock.now, processor.now)
+    for busy, counted in ((30.0, 0.0), (3.0, 0.0), (1.0, 30.0)):
+        clock.time += 31.0
+        processor.time += busy
+        assert stoppage.taken() == counted
+
+
 def test_the_times_of_a_run_take_few_values_whatever_its_rounds_took():
     """Thousand rounds from a millisecond to five minutes: eleven lengths at most, each doubling once."""
     lengths = [0.001 * (1 + (17 * number * number) % 300_000) for number in range(1000)]

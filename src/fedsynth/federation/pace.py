@@ -16,21 +16,30 @@ from typing import Any
 
 FIRST_S = 0.25
 _LOOK_S, _STOPPED_S = 1.0, 5.0  # between looks at the clock; what a look may be late by
+_IDLE = 0.05  # of the time that it is late: a process that computed longer was not stopped, only busy
 
 
 class Stoppage:
-    """Seconds in which this whole process stood still, as on a paused machine; no round can bring that about."""
+    """Seconds in which this whole process stood still, as on a paused machine; no round can bring that about.
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now, self._lock = now, threading.Lock()
-        self._looked, self._seconds = now(), 0.0
+    A look that is late because the interpreter computes something long is not a pause: `used`, the seconds of the
+    processor, went on, and how long a sum takes may depend on who was drawn.
+    """
+
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, used: Callable[[], float] = time.process_time
+    ) -> None:
+        self._now, self._used, self._lock = now, used, threading.Lock()
+        self._looked, self._worked, self._seconds = now(), used(), 0.0
 
     def look(self) -> None:
         """Look at the clock; this has to be called every second."""
         with self._lock:
-            late = self._now() - self._looked - _LOOK_S
-            self._seconds += late if late > _STOPPED_S else 0.0
-            self._looked = self._now()
+            looked, worked = self._now(), self._used()
+            late = looked - self._looked - _LOOK_S
+            idle = worked - self._worked - _LOOK_S < _IDLE * late
+            self._seconds += late if late > _STOPPED_S and idle else 0.0
+            self._looked, self._worked = looked, worked
 
     def taken(self) -> float:
         """Return the seconds since this was asked last."""

@@ -188,6 +188,10 @@ def test_what_is_wrong_with_a_party_s_files_is_one_sentence(federation: Federati
     config, kit = folder / "site.toml", federation.kit("ada")
     assert "the kit of the server" in refused("site", "start", federation.kit("server"), "--config", config)
     assert "cannot be listened on" in refused("federation", "serve", federation.kit("server"))
+    stray = federation.kit("server") / "local" / "he.secret"
+    stray.write_bytes(b"")
+    assert "a secret where the server can read it" in refused("federation", "serve", federation.kit("server"))
+    stray.unlink()
     rows = (folder / "rows.csv").read_text()
     (folder / "rows.csv").write_text(rows.replace(",yes", ",perhaps"))
     assert re.search("'ill'.*perhaps", refused("site", "start", kit, "--config", config))

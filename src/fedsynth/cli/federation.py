@@ -41,7 +41,10 @@ def serve(
     with federation_installed():
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.node import become, check_port
+    from fedsynth.transport.keys import refuse_secrets
+
     loaded = Kit.load(kit, "server")
+    refuse_secrets(kit)
     address = check_port(loaded, listen)
     tell(f"Listening on {address}:{loaded.port} for {', '.join(loaded.sites)}; stop with Ctrl-C.")
     become(loaded, {}, address)

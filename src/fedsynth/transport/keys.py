@@ -232,11 +232,16 @@ def load_keys(path: Path) -> Keys:
     return Keys(Parameters.from_text(about.get("parameters", "")), parts["public"], parts.get("secret"))
 
 
-def load_server_keys(folder: Path) -> Keys:
-    """The server's key material; refuses to run beside a secret."""
+def refuse_secrets(folder: Path) -> None:
+    """Refuse a folder of the server's in which a secret lies."""
     beside = [path for path in folder.rglob("*") if path.name == IDENTITY or path.suffix == ".secret"]
     if beside:
         raise BadInput(f"{beside[0]}: a secret where the server can read it; take it away and renew the keys")
+
+
+def load_server_keys(folder: Path) -> Keys:
+    """Return the server's key material; refuses to run beside a secret."""
+    refuse_secrets(folder)
     return load_keys(folder / PUBLIC)
 
 

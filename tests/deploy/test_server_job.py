@@ -1,6 +1,7 @@
 import json
 import shutil
 import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,13 @@ from dp_accounting import GaussianDpEvent
 from safetensors.torch import load_file
 
 from fedsynth.cli.sample import write_sample
+from fedsynth.deploy.copies import note_copy
+from fedsynth.deploy.environment import NOTICES
 from fedsynth.deploy.job import JobEnded, Regroup
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.deploy.server_job import ServerJob
+from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import Incompatible
 from fedsynth.privacy.chain import head_path
@@ -24,6 +28,7 @@ from fedsynth.synthesis.released_files import checked_run, problems_of
 from fedsynth.synthesis.synthesizer import Synthesizer
 
 SITES = ("ada", "bern", "cern")
+TOLD = "told by the server"
 SCHEMA = {
     "version": 1,
     "kind": "table",
@@ -300,3 +305,21 @@ def test_a_clone_that_spent_on_a_ledger_of_its_own_is_refused_and_told_why(world
     assert any(line["what"] == "told by the server" for line in site.audit.lines())
     ours = [line for line in site.ledger.lines() if not line.what.startswith("elsewhere")]
     assert ours == [], "nothing was spent at the clone"
+
+
+def test_a_site_whose_copy_was_refused_hears_of_it_and_so_does_the_coordinator(world, tmp_path, monkeypatch):
+    monkeypatch.setenv(NOTICES, str(tmp_path / "notices.log"))
+    for site in ("bern", "bern", "elsewhere"):
+        note_copy(site)
+    old = {"site": "cern", "time": time.time() - 30 * 24 * 3600}
+    with (tmp_path / "copies.jsonl").open("a") as file:
+        file.write(f"{json.dumps(old)}\nhalf a line")
+    world.conduct(world.channel(world.files()), rounds=3)
+    spoken = {(site, what) for news in world.news for site, what in news.get("sites", {}).items()}
+    assert {site for site, what in spoken if "second process" in what} == {"bern"}
+    heard = {site: [line["what"] for line in audit_of(tmp_path / site)].count(TOLD) for site in SITES}
+    assert heard == {"ada": 0, "bern": 1, "cern": 0}
+
+
+def audit_of(folder):
+    return Audit(folder / "state" / "audit.jsonl").lines()

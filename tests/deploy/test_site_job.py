@@ -9,7 +9,7 @@ from three_sites import terms_for
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.environment import NOTICES, SITE_FILE
 from fedsynth.deploy.link.codec import fingerprint
-from fedsynth.deploy.link.messages import Invite, Refuse, Report, Settle, Status, read, write
+from fedsynth.deploy.link.messages import Invite, Notice, Refuse, Report, Settle, Status, read, write
 from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.deploy.site_job import SiteJob
@@ -57,3 +57,10 @@ def test_a_state_folder_is_for_its_owner_alone_and_refused_if_others_may_enter(t
     state.chmod(0o750)
     with pytest.raises(BadInput, match=f"run chmod -R go-rwx {state}"):
         described.site()
+
+
+def test_what_the_server_has_to_say_is_in_the_sites_own_output_once_and_short(job, tmp_path):
+    for text in ("its kit was copied", "its kit was copied", "x" * 3000):
+        assert isinstance(read(job.handle(write(Notice("r1", text)))), Report)
+    said = (tmp_path / "notices.log").read_text().splitlines()
+    assert said[0] == "the server says: its kit was copied" and len(said) == 2 and len(said[1]) < 600

@@ -17,13 +17,14 @@ from typing import Any
 from torch import Tensor
 
 from fedsynth.data.schema import Schema
+from fedsynth.deploy.copies import WORDS, RefusedCopies
 from fedsynth.deploy.inspection.server_job import inspect, inspection_results
 from fedsynth.deploy.job import Regroup, Tell, earlier_ledger, one_job
 from fedsynth.deploy.link.buffered import Buffered
 from fedsynth.deploy.link.channel import Channel
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.link.masked import MaskedLink
-from fedsynth.deploy.link.messages import Terms
+from fedsynth.deploy.link.messages import Notice, Terms, write
 from fedsynth.deploy.link.patience import Patience, TooFewSites
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.link.sealed import SealedLink
@@ -118,6 +119,7 @@ class _Run:
     _sites: dict[str, str] = field(default_factory=dict, init=False)
     _first_resident: int = field(default=0, init=False)
     _trained: Training | None = field(default=None, init=False)
+    _copies: RefusedCopies = field(default_factory=RefusedCopies, init=False)
 
     def __post_init__(self) -> None:
         self.schema = Schema.from_dict(dict(self.assignment["schema"]))
@@ -336,12 +338,19 @@ class _Run:
         # whoever is back is seen by the engine; when its absence was noticed may show that it was drawn
         away = sorted(members if self._trained.pace else members - set(self.remote.roster.present))
         self.tell(line={**self._trained.history[-1], "epsilon": epsilon}, rounds=rounds, away=away)
+        self._warn_of_copies()
         if done.version % EVERY == 0:
             give_back()
         resident = resident_bytes()
         self._first_resident = self._first_resident or resident
         if self.regroup.is_set() or (resident - self._first_resident > _GROWTH and done.version < rounds):
             raise Regroup
+
+    def _warn_of_copies(self) -> None:
+        for site in self._copies.following():
+            if site in self.remote.roster.members:
+                self._news(site, 0, WORDS)
+                self.channel.send(site, write(Notice(self.assignment["run"], WORDS)))
 
     def _news(self, site: str, version: int, what: str) -> None:
         self._sites = {**self._sites, site: what if version < 1 else f"{what} (round {version + 1})"}

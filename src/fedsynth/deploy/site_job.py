@@ -10,14 +10,15 @@ from pathlib import Path
 from fedsynth.deploy.environment import NOTICES, SITE_FILE
 from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.link.codec import BadMessage, fingerprint
-from fedsynth.deploy.link.messages import Refuse, read, write
+from fedsynth.deploy.link.messages import Notice, Refuse, read, write
 from fedsynth.deploy.memory import EVERY_MESSAGES, give_back
 from fedsynth.deploy.site.activity_log import Audit
 from fedsynth.deploy.site.site import Site
 from fedsynth.deploy.site.site_file import SiteFile
 
 _OWN_AFFAIRS = ("begin", "session", "stale")  # refusals that server and site settle among themselves
-_SMALL = 2**13  # bytes; a refusal has less
+_SMALL = 2**13  # bytes; a refusal and a notice have less
+_LONGEST = 500  # letters of a notice that are printed
 
 
 class SiteJob:
@@ -25,7 +26,7 @@ class SiteJob:
 
     def __init__(self) -> None:
         self._messages = 0
-        self._refused: set[tuple[str, str]] = set()
+        self._said: set[tuple[str, str]] = set()
 
     @cached_property
     def _site(self) -> Site:
@@ -43,6 +44,8 @@ class SiteJob:
         answer = site.handle(payload)
         if len(answer) < _SMALL:
             self._say(answer)
+        if len(payload) < _SMALL:
+            self._pass_on(payload)
         return answer
 
     def _cannot_begin(self, payload: bytes, words: str, kind: str) -> bytes:
@@ -51,8 +54,8 @@ class SiteJob:
             run = read(payload).run
         except BadMessage:
             run = ""
-        if (run, words) not in self._refused:  # a site is asked every few seconds whether it is back
-            self._refused.add((run, words))
+        if (run, words) not in self._said:  # a site is asked every few seconds whether it is back
+            self._said.add((run, words))
             _notice(f"cannot take part: {words}")
             _log_refusal(run, words)
         reason = (
@@ -65,9 +68,17 @@ class SiteJob:
         """Tell this site's own people of a refusal, once."""
         match read(answer):
             case Refuse(run=run, code=code, reason=reason) if code not in _OWN_AFFAIRS:
-                if (run, reason) not in self._refused:
-                    self._refused.add((run, reason))
+                if (run, reason) not in self._said:
+                    self._said.add((run, reason))
                     _notice(f"refuses run {run}: {reason}")
+
+    def _pass_on(self, payload: bytes) -> None:
+        """Tell this site's own people what the server has for them, once."""
+        with suppress(BadMessage):
+            match read(payload):
+                case Notice(run=run, text=text) if (run, text) not in self._said:
+                    self._said.add((run, text))
+                    _notice(f"the server says: {text[:_LONGEST]}")
 
 
 def _log_refusal(run: str, reason: str) -> None:

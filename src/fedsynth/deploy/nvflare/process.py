@@ -25,6 +25,7 @@ from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.server import fed_server
 
+from fedsynth.deploy.copies import note_copy
 from fedsynth.deploy.environment import NOTICES
 from fedsynth.deploy.nvflare.kits import Kit, brought_up_to_date, refuse_revoked
 
@@ -85,6 +86,7 @@ def _refuse_twins() -> None:
             connection.conn.close()
             if time.monotonic() - noted.get(name, -_AGAIN_S) >= _AGAIN_S:
                 noted[name] = time.monotonic()
+                note_copy(name)
                 _notice(
                     f"site {name} is connected, and a second process with its kit was refused (from {where}); if "
                     "nobody moved the site, its kit was copied: fedsynth federation replace"

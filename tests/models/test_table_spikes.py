@@ -1,5 +1,7 @@
 """Numbers that many rows have exactly become values of their own: found above noise, asked for, released and drawn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +14,15 @@ from fedsynth.data.table import Table
 from fedsynth.errors import BadInput
 from fedsynth.models.distribution import Distribution
 from fedsynth.models.graphical import JunctionTree, Measured
+from fedsynth.models.table_answer import Answer
 from fedsynth.models.table_domain import FINEST, Grid, TableDomain, open_spikes
+from fedsynth.models.table_plan import Plan
 from fedsynth.models.table_question import Question, QuestionForm, unmerged
 from fedsynth.models.table_rules import possible_cells
 from fedsynth.models.table_spikes import SpikedColumn
+from fedsynth.models.table_survey import Survey
+from fedsynth.recipes.marginals import CountPrivacy, marginals
+from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 
 SCHEMA = Schema(
@@ -129,6 +136,28 @@ def test_rules_allow_what_a_spike_may_be_as_long_as_it_is_not_known():
     unknown = possible_cells(TableDomain(schema, spikes=tuple((-1,) * len(own) for own in SPIKES)), 1, 2)
     known = possible_cells(TableDomain(schema, spikes=SPIKES), 1, 2)
     assert unknown[FINEST + 1].all() and not known[FINEST + 1].any()
+
+
+@pytest.mark.parametrize(("noise", "asked"), [(0.0, (0, 1, 2)), (5.0, (0, 1, 2)), (10.0, (0, 2)), (20.0, ())])
+def test_numbers_are_asked_for_one_by_one_where_public_noise_lets_one_be_seen(noise, asked):
+    task = Task(SCHEMA, 5000)
+    algorithm = marginals(task, privacy=CountPrivacy(noise_multiplier=noise))
+    first = algorithm.learn.form.read(algorithm.learn.first({}, Rng(0))["question"])
+    many = len(SCHEMA.columns)
+    assert tuple(table[0] - 2 * many for table in first.tables if table[0] >= 2 * many) == asked
+
+
+def test_a_survey_that_was_not_told_single_numbers_has_no_spikes():
+    spiked = tuple((place, SpikedColumn(np.append(np.repeat([0, 1], 500), -1), 2, 3)) for place in (0, 1))
+    plan = Plan((5, 5, 2), (2, 2, 0), 2, 3, 1, 32, 10_000, 8, 10_000, 1.0, 1e-4, spiked=spiked)
+    plan = replace(plan, blurred=frozenset({1}))
+    question = Survey(plan, ()).following()
+    assert question.tables == ((0,), (1,), (2,), (6,))
+    counts = [np.array([0.5, 0.5, 0, 0, 0])] * 2 + [np.array([0.5, 0.5]), np.full(1001, 1e-3)]
+    counts[3][7] = 0.3
+    values = np.concatenate([table * scale for table, scale in zip(counts, question.scale, strict=True)])
+    survey = Survey(plan, (Answer(question, values, 1e-4, question.scale),))
+    assert survey.spikes == ((7, -1, -1), (-1, -1, -1))
 
 
 @pytest.mark.parametrize("unit", ["client", "record"])

@@ -45,7 +45,8 @@ class Plan:
     smooth: bool = False  # neighboring cells of numbers are usually alike
     spiked: tuple[
         tuple[int, SpikedColumn], ...
-    ] = ()  # columns whose numbers are looked at one by one, ascending
+    ] = ()  # columns whose numbers may be looked at one by one, ascending
+    blurred: frozenset[int] = frozenset()  # of these, those where noise would hide such a number
 
     @cached_property
     def smooth_columns(self) -> frozenset[int]:
@@ -69,6 +70,11 @@ class Plan:
 
     def _most_merged(self, column: int, most: int) -> int:
         return min(self.sizes[column], most + 2 + self._spikes.get(column, 0))
+
+    @cached_property
+    def one_by_one(self) -> tuple[int, ...]:
+        """The columns whose numbers are asked for one by one."""
+        return tuple(column for column, _ in self.spiked if column not in self.blurred)
 
     @cached_property
     def _spikes(self) -> dict[int, int]:

@@ -25,6 +25,19 @@ class SpikedColumn:
     first: int
     most: int
 
+    def least(self, noise: float) -> float:
+        """The least excess that is seen under noise of this standard deviation, whatever the other numbers do.
+
+        >>> round(SpikedColumn(np.array([0, 0, 1, 1, -1]), 2, 2).least(0.01), 3)
+        0.022
+        """
+        return (math.sqrt(2 * math.log(max(2, int((self.cells >= 0).sum())))) + _SEEN) * noise
+
+    @property
+    def none(self) -> tuple[int, ...]:
+        """No spikes."""
+        return (-1,) * self.most
+
     def spikes(self, on_grid: Measured, column: Measured) -> tuple[int, ...]:
         """The numbers that stand out of their cells the most; -1 where there are no more.
 
@@ -37,7 +50,7 @@ class SpikedColumn:
         cells, noise = self.cells[numbers], 1 / math.sqrt(float(on_grid.precision))
         usual = np.maximum(column.shares, 0.0)[cells] / np.bincount(cells)[cells]
         excess = on_grid.shares[numbers] - usual
-        clear_of_noise = excess > (math.sqrt(2 * math.log(len(numbers))) + _SEEN) * noise
+        clear_of_noise = excess > self.least(noise)
         order = np.argsort(-np.where(clear_of_noise, excess, -np.inf), kind="stable")
         best = numbers[order[: min(self.most, int(clear_of_noise.sum()))]]
         return (*best.tolist(), *[-1] * (self.most - len(best)))

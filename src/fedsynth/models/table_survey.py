@@ -52,10 +52,10 @@ class Survey:
         if not self.answers or not spiked:
             return ()
         tables = self.answers[0].measured(self.total)
-        spikes = {
-            column: of.spikes(on_grid, tables[column])
-            for (column, of), on_grid in zip(spiked.items(), tables[many:], strict=True)
-        }
+        spikes = {column: of.none for column, of in spiked.items()}
+        for on_grid in tables[many:]:
+            column = on_grid.columns[0] - 2 * many
+            spikes[column] = spiked[column].spikes(on_grid, tables[column])
         return tuple(spikes.get(column, ()) for column in range(many) if column != self.plan.label)
 
     @property
@@ -72,7 +72,7 @@ class Survey:
         plan, done = self.plan, len(self.answers)
         singles = [(column,) for column in range(len(plan.sizes))]
         if done < self.single_rounds:
-            on_grids = [] if done else [(column + 2 * len(singles),) for column, _ in plan.spiked]
+            on_grids = [] if done else [(column + 2 * len(singles),) for column in plan.one_by_one]
             return plan.question(unmerged(plan.sizes), [*singles, *on_grids])
         if done < self.single_rounds + plan.pair_rounds or len(plan.sizes) < 3:
             return plan.question(self.maps, plan.pairs or singles)

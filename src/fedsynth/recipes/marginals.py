@@ -229,6 +229,8 @@ def marginals(
             rows_always=about is not None and weighing.mean_over == "rows",
         ),
     )
+    if unit == "client":  # how many records there are is not public
+        plan = _unblurred(plan, sums, noise / task.clients)
     learning = Learning(plan, sums, noise / task.clients)
     return counted(
         "marginals",
@@ -275,6 +277,16 @@ def count_adjacency(task: Task) -> str:
     if task.trust == "local" and task.unit == "client":
         return "replace-one"
     return "zero-out" if task.trust == "distributed" and task.unit == "client" else "add-remove"
+
+
+def _unblurred(plan: Plan, sums: TableSums, noise: float) -> Plan:
+    """The plan that asks for numbers one by one only where one is seen that has as much as a run: noise is public."""
+    question = Survey(plan, ()).following()
+    deviations = dict(zip(question.tables, noise / sums.scale(question), strict=True))
+    at_least = {column: of.least(deviations[column + 2 * len(plan.sizes),]) for column, of in plan.spiked}
+    return replace(
+        plan, blurred=frozenset(column for column, least in at_least.items() if least > 1 / plan.values)
+    )
 
 
 def _within_grid(sums: TableSums, plan: Plan) -> Plan:

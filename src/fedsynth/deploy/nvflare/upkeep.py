@@ -7,7 +7,16 @@ import shutil
 import time
 from pathlib import Path
 
-LOGS = ("console.log", "audit.log", "log.txt", "log.json", "error_log.txt", "log_fl.txt", "notices.log", "copies.jsonl")
+LOGS = (
+    "console.log",
+    "audit.log",
+    "log.txt",
+    "log.json",
+    "error_log.txt",
+    "log_fl.txt",
+    "notices.log",
+    "copies.jsonl",
+)
 MOST_BYTES = 5 * 2**20  # of one log
 COPIES = 3
 JOBS_KEPT = 20

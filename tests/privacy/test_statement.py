@@ -292,7 +292,7 @@ def test_all_numbers_are_counted_under_the_terms_that_are_stated():
     terms = {"adjacency": "replace-one", "accountant": "rdp"}
     made = statement(mixed, delta=1e-5, unit="record", **terms)
     assert (made.unit, made.adjacency, made.accountant, made.delta) == ("record", "replace-one", "rdp", 1e-5)
-    assert made.epsilon == mixed.epsilon(1e-5, unit="record", **terms)
+    assert made.epsilon == mixed.answer(1e-5, unit="record", **terms).epsilon
     assert made.against["public"] == mixed.answer(1e-5, unit="record", public=True, **terms).epsilon
     counts, sums = made.releases
     assert counts["epsilon_alone"] == pytest.approx(epsilon(GaussianDpEvent(4.0), 1e-5, **terms), rel=1e-9)

@@ -203,8 +203,8 @@ class Kit:
 
 def server_time(answer: str) -> datetime.datetime | None:
     """Read the server's clock from the beginning of its answer (`Kit.reach`); None if it does not tell."""
-    told = next((line[5:].strip() for line in answer.splitlines() if line.lower().startswith("date:")), "")
-    return parsedate_to_datetime(told) if told else None
+    date = next((line[5:].strip() for line in answer.splitlines() if line.lower().startswith("date:")), "")
+    return parsedate_to_datetime(date) if date else None
 
 
 def refuse_revoked(context: ssl.SSLContext, kit: Kit) -> None:

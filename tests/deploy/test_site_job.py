@@ -64,3 +64,12 @@ def test_what_the_server_has_to_say_is_in_the_sites_own_output_once_and_short(jo
         assert isinstance(read(job.handle(write(Notice("r1", text)))), Report)
     said = (tmp_path / "notices.log").read_text().splitlines()
     assert said[0] == "the server says: its kit was copied" and len(said) == 2 and len(said[1]) < 600
+
+
+def test_a_server_cannot_write_to_the_terminal_of_a_site_nor_fill_its_output(job, tmp_path):
+    job.handle(write(Notice("r1", "\x1b[2J\x1b]0;all is well\x07 look")))
+    for number in range(300):
+        job.handle(write(Notice("r1", f"sentence {number}")))
+    said = (tmp_path / "notices.log").read_text()
+    assert said.splitlines()[0] == "the server says: [2J ]0;all is well look"
+    assert len(said.splitlines()) == 100

@@ -329,8 +329,11 @@ class _Run:
         """The clock by which rounds end, if their own length must not be seen."""
         if rng.reproducible or not secret_draw(prepared.algorithm):
             return None
-        present = lambda: self.remote.roster.present  # noqa: E731
-        return self.make_pace(last_step(self.place.read_history()), present, stopped=watched_stoppage())
+        return self.make_pace(
+            last_step(self.place.read_history()),
+            lambda: self.remote.roster.present,
+            stopped=watched_stoppage(),
+        )
 
     def _seen(self, done: Round, epsilon: float | None, rounds: int) -> None:
         assert self._trained is not None

@@ -19,6 +19,7 @@ from fedsynth.deploy.site.site_file import SiteFile
 _OWN_AFFAIRS = ("begin", "session", "stale")  # refusals that server and site settle among themselves
 _SMALL = 2**13  # bytes; a refusal and a notice have less
 _LONGEST = 500  # letters of a notice that are printed
+_MOST = 100  # sentences in the output of one job: a server may say anything, as often as it likes
 
 
 class SiteJob:
@@ -76,9 +77,10 @@ class SiteJob:
         """Tell this site's own people what the server has for them, once."""
         with suppress(BadMessage):
             match read(payload):
-                case Notice(run=run, text=text) if (run, text) not in self._said:
+                case Notice(run=run, text=text) if (run, text) not in self._said and len(self._said) < _MOST:
                     self._said.add((run, text))
-                    _notice(f"the server says: {text[:_LONGEST]}")
+                    plain = "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST])
+                    _notice(f"the server says: {plain}")
 
 
 def _log_refusal(run: str, reason: str) -> None:

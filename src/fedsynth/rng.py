@@ -82,13 +82,13 @@ class Rng:
         ends = np.cumsum(chances, dtype=np.float32)
         ends /= ends[-1]
         ends[-1] = 1.0
-        twister, found = self._twister(), np.empty(count, dtype=np.min_scalar_type(len(ends) - 1))
+        twister, places = self._twister(), np.empty(count, dtype=np.min_scalar_type(len(ends) - 1))
         for start in range(0, count, _AT_ONCE):
-            part = found[start : start + _AT_ONCE]
+            part = places[start : start + _AT_ONCE]
             words = _words_of(twister, 2 * len(part)).astype(np.uint64)
             whole = ((words[::2] << np.uint64(32)) | words[1::2]) & np.uint64(2**53 - 1)
             part[:] = np.searchsorted(ends.astype(np.float64), whole.astype(np.float64) * 2.0**-53)
-        return found
+        return places
 
     def _twister(self) -> np.random.RandomState:
         """The Mersenne twister that torch seeds with the lower half of a number."""

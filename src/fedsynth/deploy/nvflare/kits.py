@@ -202,9 +202,17 @@ class Kit:
 
 
 def server_time(answer: str) -> datetime.datetime | None:
-    """Read the server's clock from the beginning of its answer (`Kit.reach`); None if it does not tell."""
+    r"""Read the server's clock from the beginning of its answer (`Kit.reach`); None if it does not tell.
+
+    >>> server_time("HTTP/1.1 400 Bad Request\r\nDate: yesterday\r\n") is None
+    True
+    """
     date = next((line[5:].strip() for line in answer.splitlines() if line.lower().startswith("date:")), "")
-    return parsedate_to_datetime(date) if date else None
+    try:
+        clock = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return clock if clock.tzinfo else clock.replace(tzinfo=datetime.UTC)
 
 
 def refuse_revoked(context: ssl.SSLContext, kit: Kit) -> None:

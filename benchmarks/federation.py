@@ -25,7 +25,7 @@ import psutil
 from fedsynth.deploy.nvflare.kits import Kit
 from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.nvflare.node import running
-from fedsynth.deploy.nvflare.session import Line, wait_for
+from fedsynth.deploy.nvflare.session import CoordinatorSession, wait_for
 
 HERE = Path(__file__).parent
 WORK = {"server": "federation_echo.Sender", "client": "federation_echo.Echo"}
@@ -56,13 +56,13 @@ class Nodes:
             command = [sys.executable, "-m", "fedsynth.deploy.nvflare.node", str(kit), role, "127.0.0.1"]
             self.processes.append(subprocess.Popen(command, env=environment))
 
-    def line(self) -> Line:
+    def line(self) -> CoordinatorSession:
         kit = Kit.load(self.folder / "kits", "coordinator")
-        found: list[Line] = []
+        found: list[CoordinatorSession] = []
 
         def dial() -> bool:
             try:
-                found.append(Line(kit))
+                found.append(CoordinatorSession(kit))
             except Exception:
                 return False
             return True
@@ -92,7 +92,7 @@ class Nodes:
         shutil.rmtree(self.folder)
 
 
-def echo(nodes: Nodes, line: Line, parameters: int, rounds: int, name: str) -> dict:
+def echo(nodes: Nodes, line: CoordinatorSession, parameters: int, rounds: int, name: str) -> dict:
     """One job; its rounds, bytes and memory."""
     began, wire = time.time(), nodes.wire()
     job = line.submit({"run": name, "parameters": parameters, "rounds": rounds}, WORK)

@@ -165,6 +165,22 @@ def test_no_file_is_named_for_nothing():
     assert [named(file) for file in EVERYWHERE if file.name in empty] == []
 
 
+def public_classes(tree: ast.AST) -> list[str]:
+    return [n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+
+
+def test_no_two_public_classes_share_a_name():
+    places: dict[str, list[str]] = {}
+    for file in FILES:
+        for name in public_classes(tree_of(file)):
+            places.setdefault(name, []).append(named(file))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_a_class_of_a_function_is_seen():
+    assert public_classes(ast.parse("def f():\n    class A: ...\nclass _B: ...")) == ["A"]
+
+
 def test_test_files_have_names_of_their_own():
     names = [file.name for file in (HERE / "tests").rglob("*.py")]
     assert sorted(names) == sorted(set(names))

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from fedsynth.assess.attacks.attack import area, attack_scores
 from fedsynth.assess.attacks.ceiling import Ceiling
 from fedsynth.assess.attacks.density import density_ratios
-from fedsynth.assess.attacks.distance import Asked, nearest_distances
+from fedsynth.assess.attacks.distance import AttackedPoints, nearest_distances
 from fedsynth.assess.scores.features import extract
 from fedsynth.data.atomic import write_file
 from fedsynth.data.image import Image
@@ -60,7 +60,7 @@ def guesses(members, others, synthetic, known):
     """What each attack says of members and of others, by its name."""
     found = {}
     for view in members:
-        points = Asked(members[view], others[view], synthetic[view])
+        points = AttackedPoints(members[view], others[view], synthetic[view])
         near = [
             -nearest_distances(side, points.synthetic)[:, 0].numpy()
             for side in (points.members, points.others)

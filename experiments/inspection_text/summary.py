@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from fedsynth.research.plain_rows import measured, spread, write_rows
-from fedsynth.research.projection import Training, default_delta, project_central
+from fedsynth.research.projection import ProjectedTraining, default_delta, project_central
 from fedsynth.research.word_shift import FIRST_WORD_SHIFT
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +37,7 @@ def projected(line):
     """What both models would cost with the paper's number of users and the same noise in the mean."""
     used = line["settings_used"]
     cohort = float(used["rate"]) * line["clients"]
-    training = Training(line["clients"], cohort, line["noise"], 2 * int(used["rounds"]))
+    training = ProjectedTraining(line["clients"], cohort, line["noise"], 2 * int(used["rounds"]))
     return project_central(training, PAPER).epsilon
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from words import public_words
 
-from fedsynth.assess.scores.reader import Reader
+from fedsynth.assess.scores.reader import LanguageReader
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import Text
 from fedsynth.research.corpora import stack_exchange
@@ -79,7 +79,7 @@ def main():
                 device=options.device,
                 chunk=128,
             )
-            reader = Reader(made.generator)
+            reader = LanguageReader(made.generator)
             told = reader.predict(held)
             everything = [text for texts in canaries.values() for text in texts]
             measured = exposures(reader.surprise, frame, everything, Rng(seed).at("exposure"))

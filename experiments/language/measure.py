@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from words import public_words
 
-from fedsynth.assess.scores.reader import Reader
+from fedsynth.assess.scores.reader import LanguageReader
 from fedsynth.data.schema import Schema
 from fedsynth.data.text import Text
 from fedsynth.privacy.ledger import Ledger
@@ -99,7 +99,7 @@ def measure(row, options):
             chunk=round(1.15 * float(settings["rate"]) * len(clients)) + 1,
             last=last,
         )
-        reader = Reader(made.generator)
+        reader = LanguageReader(made.generator)
         began = time.perf_counter()
         found, beside = reader.predict(tested), reader.beside([t for u in users for t in u], tested)
         yield {

@@ -15,7 +15,7 @@ from fedsynth.assess.inputs import check_rows, check_tables, owned, read_judged
 from fedsynth.assess.origin import Origin, origin_of
 from fedsynth.assess.report.internal import NAME, write_report
 from fedsynth.assess.report.public import write_public
-from fedsynth.assess.report.record import Record, Released
+from fedsynth.assess.report.record import Released, RunRecord
 from fedsynth.assess.scores.networks import network_named
 from fedsynth.assess.scores.score import failure
 from fedsynth.assess.suite import DETAILS, SCORES, Evaluation, Progress
@@ -24,7 +24,7 @@ from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest, speaks_python
 from fedsynth.recipes.budget import Target
-from fedsynth.recipes.planned import Population
+from fedsynth.recipes.planned import PlanPopulation
 from fedsynth.recipes.plans import Plans, make_plans
 from fedsynth.recipes.plans import Progress as PlanProgress
 from fedsynth.recipes.registry import all_recipes
@@ -58,7 +58,7 @@ def plan(
     one that a run would take. `project` are other numbers of clients to see the cost for.
     """
     public = Schema.load(schema) if isinstance(schema, Path | str) else schema
-    people = Population(clients, records, epsilon, delta)
+    people = PlanPopulation(clients, records, epsilon, delta)
     return make_plans(public, people, recipe, unit, trust, project, progress)
 
 
@@ -127,7 +127,7 @@ def _judged(data: Data | None, schema: Schema, text_column: str | None = None, *
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportPages:
     """The two pages of a run: `internal` is made from real rows where there were any, `public` may be published."""
 
     internal: Path
@@ -152,7 +152,7 @@ def report(
     network: str = "lenet",
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
-) -> Report:
+) -> ReportPages:
     """Write report.html and public.html into the folder of a finished run.
 
     With `real` (rows, or the path of their file) the synthetic rows are measured against the real ones; without it,
@@ -174,8 +174,8 @@ def report(
         how["network"] = network_named(network) if schema.channels else None
         evaluation = _measured(folder, real_rows, released.synthetic, schema, progress, note, **how)
     public = write_public(folder, released)
-    write_report(Record.read(folder, evaluation, real_rows, released), folder / NAME)
-    return Report(folder / NAME, public, evaluation, released.statement.private)
+    write_report(RunRecord.read(folder, evaluation, real_rows, released), folder / NAME)
+    return ReportPages(folder / NAME, public, evaluation, released.statement.private)
 
 
 def _with_synthetic(folder: Path, released: Released) -> Released:

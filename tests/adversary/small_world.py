@@ -18,7 +18,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.masked import masking
 from fedsynth.deploy.link.messages import Terms
 from fedsynth.deploy.participation import compose
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.budget import Budget
 from fedsynth.rng import Rng
@@ -115,6 +115,6 @@ def site_at(folder: Path, name: str, victim: float | None, budget: Budget) -> Si
     """A site with the noise of a real release, whose own budget and the cap of each run hold."""
     known = {site: identity.public for site, identity in identities().items()}
     seals = {"secagg": masking(name, identities()[name], known, 2, CLIENTS)}
-    policy = Policy(budget, ("dpd_fvae",), ("clear", "secagg"), minimum_cohort=2)
+    policy = SitePolicy(budget, ("dpd_fvae",), ("clear", "secagg"), minimum_cohort=2)
     clients = tuple(f"{name}-{number}" for number in range(CLIENTS))
     return Site(Holding(rows_of(name, victim), clients, SCHEMA), policy, folder / name, composed, seals=seals)

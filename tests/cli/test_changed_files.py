@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from fedsynth.assess.report.server import Site
+from fedsynth.assess.report.server import ServedFolder
 from fedsynth.cli.main import main
 from fedsynth.privacy.ledger import Ledger
 from samples import ROWS, TABLE, make_frame
@@ -115,7 +115,7 @@ def test_ledger_verify_fails_for_a_changed_file_and_for_a_missing_one(run, capsy
 
 def test_the_list_of_runs_shows_no_promise_of_a_changed_statement(run):
     edit_statement(run, epsilon=0.1)
-    site = Site(run.parent)
+    site = ServedFolder(run.parent)
     listed = json.loads(site.answer("/runs.json").body)["runs"][0]
     assert listed["state"] == "broken" and "privacy.json" in listed["problem"] and listed["epsilon"] is None
     page = site.answer(f"/run/{listed['key']}/public.html")

@@ -180,7 +180,7 @@ def test_files_that_are_no_keys_are_refused(tmp_path):
         keys.load_keys(tmp_path / "he.secret")
     (tmp_path / "keys.json").write_text('{"serial": 1}')
     with pytest.raises(BadInput, match="keys.json: cannot be read"):
-        keys.Record.load(tmp_path)
+        keys.KeyRecord.load(tmp_path)
 
 
 def test_a_public_file_renamed_to_secret_is_refused(folder, tmp_path):

@@ -9,7 +9,7 @@ from fedsynth.deploy.link.messages import Terms, read
 from fedsynth.deploy.link.patience import Patience
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import RECIPES
@@ -36,7 +36,7 @@ class Federation:
         self.identities = {site: Identity.fresh() for site in names}
         self.known = {site: identity.public for site, identity in self.identities.items()}
         unit = unit or ("record" if name in ("site_vae", "marginals") else "client")
-        policy = Policy(Budget(1e6, 1e-5, unit), tuple(RECIPES), ("secagg",), minimum_cohort=3)
+        policy = SitePolicy(Budget(1e6, 1e-5, unit), tuple(RECIPES), ("secagg",), minimum_cohort=3)
         self.sites, self.data, first = {}, part_of(clients, 0, sum(shares)), 0
         for site, share in zip(names, shares, strict=True):
             people = tuple(f"{site}-{number}" for number in range(share))

@@ -16,8 +16,8 @@ from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.inspection.over_sites import Call
 from fedsynth.deploy.link.patience import Patience
 from fedsynth.deploy.participation import compose
-from fedsynth.deploy.site.site import Holding, Policy, Site
-from fedsynth.inspection.plan import Source, hash_of
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
+from fedsynth.inspection.plan import ModelSource, hash_of
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.selection import Selection
 from fedsynth.privacy.budget import Budget
@@ -76,9 +76,11 @@ def dealt(raw: RawClients) -> dict[str, RawClients]:
     return parts
 
 
-def allowing(**changes: Any) -> Policy:
+def allowing(**changes: Any) -> SitePolicy:
     """A policy that allows inspections, changed as a test likes."""
-    usual = Policy(AMPLE, tuple(RECIPES), ("clear",), minimum_cohort=1, without_privacy=True, inspect=True)
+    usual = SitePolicy(
+        AMPLE, tuple(RECIPES), ("clear",), minimum_cohort=1, without_privacy=True, inspect=True
+    )
     return replace(usual, **changes)
 
 
@@ -88,7 +90,7 @@ def sites_of(
     schema: Schema = SCHEMA,
     *,
     seed: int | None = 1,
-    policies: dict[str, Policy] | None = None,
+    policies: dict[str, SitePolicy] | None = None,
 ) -> dict[str, Site]:
     """Three sites with a third of the clients each."""
     made = {}
@@ -115,7 +117,7 @@ def call_to(
         QueueChannel({name: site.handle for name, site in sites.items()}),
         "look",
         inspection or asked(model=None, models=0),
-        Source(hash_of(content) if content else "", entry_point),
+        ModelSource(hash_of(content) if content else "", entry_point),
         content,
         minimum,
         Patience(600.0, 300.0),

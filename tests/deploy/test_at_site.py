@@ -12,7 +12,7 @@ from fedsynth.deploy.inspection.over_sites import AtSites, Call
 from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.inspection import onnx_graph
 from fedsynth.inspection.agenda import Agenda
-from fedsynth.inspection.step import MEETING, Question, Training
+from fedsynth.inspection.step import MEETING, InspectionQuestion, SelectionTraining
 from fedsynth.rng import Rng
 
 pytest.importorskip("onnx", reason="ONNX files are made by onnx")
@@ -135,7 +135,7 @@ def test_a_question_is_answered_and_not_trained_on(tmp_path):
     news = []
     sites = sites_of(bars(0.5), tmp_path)
     people = begun(sites, content=classifier(), news=news)
-    question = Question(MEETING, tuple(WRONG.selections.values()), 1)
+    question = InspectionQuestion(MEETING, tuple(WRONG.selections.values()), 1)
     algorithm = people.agenda.trainer.algorithm(1.0)
     algorithm = replace(algorithm, opening=question.query(SCHEMA, 60, people.agenda.noise))
     state = algorithm.init(Rng(1))
@@ -151,7 +151,7 @@ def test_no_site_spends_more_on_an_inspection_than_it_agreed_to_however_many_ste
     sites = {"ada": sites_of(bars(0.5), tmp_path, seed=None)["ada"]}
     people = begun(sites, content=classifier(), minimum=1)
     assert set(people.agenda.look(people, Rng(), free, free).models) == {"bad"}
-    once_more = Training("bad", tuple(WRONG.selections.values()), 1)
+    once_more = SelectionTraining("bad", tuple(WRONG.selections.values()), 1)
     with pytest.raises(TooFewSites, match="over the budget of 12"):
         people.train(once_more, people.agenda.trainer.algorithm(1.0), Rng(), free)
     assert 0.9 * 12 < sites["ada"].ledger.epsilon(1e-2, unit="client") <= 12

@@ -14,7 +14,7 @@ import torch
 from toy_buffers import ALGORITHMS, BUFFER, VERSIONS, Faults, play, reference
 from toy_federation import SEED, names_of
 
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 
 HERE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # a disk in memory: each write is synced
 KINDS = {
@@ -94,7 +94,7 @@ def check_server(witness, trust):
 
 def check_site(witness, name, site, trust):
     """A site's own books show at least what left it, and no client more often than it agreed to."""
-    assert site.ledger.verify() == [] and Audit(site.folder / "audit.jsonl").verify() == []
+    assert site.ledger.verify() == [] and ActivityLog(site.folder / "audit.jsonl").verify() == []
     charged = lines_of(site.ledger)
     left = Counter(witness.results.get(name, {}).values())
     for (client, version), times in left.items():

@@ -18,7 +18,7 @@ from fedsynth.deploy.server_job import ServerJob
 from fedsynth.deploy.site_job import SiteJob
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.inspection.onnx_graph import MOST_BYTES
-from fedsynth.inspection.plan import Plan
+from fedsynth.inspection.plan import InspectionPlan
 from fedsynth.privacy.central import gaussian_event
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.research.queue_channel import QueueChannel
@@ -59,7 +59,7 @@ def site_file(tmp_path, monkeypatch):
 
 def invitation():
     call = call_of(sent_by_a_coordinator(), QueueChannel({}), lambda *_: None)
-    first = Plan(call.name, call.inspection.selections, 1.0, call.source, call.first_question)
+    first = InspectionPlan(call.name, call.inspection.selections, 1.0, call.source, call.first_question)
     return write(Invite(first.run, call.terms(first, 0, {})))
 
 

@@ -8,7 +8,7 @@ from real_sites import PASSPHRASE, command, free_port
 from test_server_job import SCHEMA, world  # noqa: F401
 
 from fedsynth.data.schema import Schema
-from fedsynth.deploy.coordinator import Assignment, Coordinator, Patience
+from fedsynth.deploy.coordinator import Assignment, Coordinator, CoordinatorPatience
 from fedsynth.deploy.job import JobEnded
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.nvflare.kits import Kit
@@ -87,9 +87,11 @@ def test_whoever_interrupts_a_run_whose_server_is_gone_is_told_and_not_kept(tmp_
     kit = Kit.load(tmp_path / "kits", "coordinator")
     said: list[str] = []
     request = Request("marginals", epsilon=1.0)
-    assignment = Assignment.new(kit, request, Schema.from_dict(SCHEMA), 2, Patience(server_s=1e6), {})
+    assignment = Assignment.new(
+        kit, request, Schema.from_dict(SCHEMA), 2, CoordinatorPatience(server_s=1e6), {}
+    )
     coordinator = Coordinator(
-        kit, tmp_path, assignment, lambda *_: None, said.append, patience=Patience(server_s=1e6)
+        kit, tmp_path, assignment, lambda *_: None, said.append, patience=CoordinatorPatience(server_s=1e6)
     )
     coordinator.cancel()
     assert len(said) == 1 and "cannot be reached" in said[0]

@@ -19,7 +19,7 @@ from fedsynth.deploy.nvflare.kits import Kit
 from fedsynth.deploy.nvflare.membership import create
 from fedsynth.deploy.nvflare.metrics import Metrics, served
 from fedsynth.deploy.nvflare.node import Node
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Entry, Ledger
@@ -51,7 +51,7 @@ def scrape(port: int, path: str = "/metrics") -> dict[str, float]:
 
 def test_a_scrape_shows_rounds_memory_contact_and_budget_and_follows_the_site_s_files(metrics, tmp_path):
     state = tmp_path / "ada" / "state"
-    audit = Audit(state / "audit.jsonl")
+    audit = ActivityLog(state / "audit.jsonl")
     with served(metrics, 0) as port:
         first = scrape(port)
         assert (first["rounds_total"], first["connected"]) == (0, 0)

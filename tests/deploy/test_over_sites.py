@@ -16,7 +16,7 @@ from fedsynth.deploy.inspection.server_job import looked
 from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.inspection.inspection import conclude, inspect
 from fedsynth.inspection.primary import graph_from
-from fedsynth.inspection.released import Seen
+from fedsynth.inspection.released import ReleasedAnswers
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.selection import Selection
 from fedsynth.inspection.unlabelled import strip_labels, without_label
@@ -182,7 +182,7 @@ def test_what_was_released_is_written_and_read_again(by_user, tmp_path):
     plain = asked(LOW, HIGH, model=None, models=0)
     written = {path.name for path in seen.save(tmp_path)}
     assert written == {"bad.safetensors", "good.safetensors", "seen.json"}
-    again = Seen.load(tmp_path, plain.request, plain.trained)
+    again = ReleasedAnswers.load(tmp_path, plain.request, plain.trained)
     told = [conclude(plain, one, ledger).to_dict() for one in (again, seen)]
     assert json.dumps(told[0]) == json.dumps(told[1])
 

@@ -15,7 +15,7 @@ from real_sites import SITES, Federation, command, until
 
 from fedsynth.deploy.environment import SITE_FILE
 from fedsynth.deploy.nvflare.metrics import is_connected
-from fedsynth.deploy.nvflare.session import Line
+from fedsynth.deploy.nvflare.session import CoordinatorSession
 from fedsynth.errors import FedsynthError
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.synthesis.folder import Folder
@@ -57,7 +57,7 @@ def check(out, federation: Federation, asked: float = 8.0) -> list[dict]:
 def connected(federation: Federation) -> set[str]:
     """The sites that the server has now; none if it does not answer yet."""
     try:
-        with Line(federation.coordinator()) as line:
+        with CoordinatorSession(federation.coordinator()) as line:
             return set(line.sites())
     except FedsynthError:
         return set()
@@ -97,7 +97,7 @@ def test_a_stall_a_killed_job_process_and_a_killed_coordinator_cost_no_result(
         "a round after the stall", lambda: federation.rounds_done() > done or coordinator.poll() is not None
     )
     assert json.loads((out / "federation.json").read_text())["job"] == job, "another job was submitted"
-    with Line(federation.coordinator()) as line:
+    with CoordinatorSession(federation.coordinator()) as line:
         assert [one["job_id"] for one in line.jobs() if one["name"] == run_of(out)] == [job]
         assert line.stage(job) == "works" and line.job_of(run_of(out)) == job
     assert kill(federation, "bern", "job")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from toy_federation import ROUNDS, SEED, Faults, play, reference
 
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 
 HERE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # a disk in memory: each write is synced
 KINDS = {
@@ -57,7 +57,7 @@ def check(witness, trust, noise=SEED):
 
 def check_site(witness, name, site):
     """A site's own books show at least what left it."""
-    assert site.ledger.verify() == [] and Audit(site.folder / "audit.jsonl").verify() == []
+    assert site.ledger.verify() == [] and ActivityLog(site.folder / "audit.jsonl").verify() == []
     left = Counter(witness.versions.get(name, {}).values())
     for (job, version), times in left.items():
         label = f", round {version + 1}" if job == "round" else ""

@@ -18,7 +18,7 @@ from fedsynth.deploy.job import JobEnded, Regroup
 from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.link.patience import TooFewSites
 from fedsynth.deploy.server_job import ServerJob
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.errors import Incompatible
 from fedsynth.privacy.chain import head_path
@@ -322,4 +322,4 @@ def test_a_site_whose_copy_was_refused_hears_of_it_and_so_does_the_coordinator(w
 
 
 def audit_of(folder):
-    return Audit(folder / "state" / "audit.jsonl").lines()
+    return ActivityLog(folder / "state" / "audit.jsonl").lines()

@@ -25,7 +25,7 @@ from fedsynth.deploy.link.messages import (
 )
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.errors import BadInput
 from fedsynth.federation.schedule import Rotation
 from fedsynth.privacy.banded import BandedGaussian
@@ -36,7 +36,7 @@ from fedsynth.rng import Rng
 VALUES = {
     "latent": 2, "hidden": (4,), "rounds": 3, "rate": 0.8, "noise_multiplier": 2.0, "batch_size": 4,
 }  # fmt: skip
-POLICY = Policy(Budget(1e6, 1e-5), ("dpd_fvae",), ("clear",), minimum_cohort=2)
+POLICY = SitePolicy(Budget(1e6, 1e-5), ("dpd_fvae",), ("clear",), minimum_cohort=2)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.environment import NOTICES, SITE_FILE
 from fedsynth.deploy.link.codec import fingerprint
 from fedsynth.deploy.link.messages import Invite, Notice, Refuse, Report, Settle, Status, read, write
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 from fedsynth.deploy.site.site_file import SiteFile
 from fedsynth.deploy.site_job import SiteJob
 from fedsynth.errors import BadInput
@@ -33,7 +33,7 @@ def test_broken_rows_are_a_refusal_without_their_values_and_the_site_is_told_in_
     assert refused.answers == fingerprint(asked) and not refused.final
     assert "secret" not in refused.reason and "fedsynth site check" in refused.reason
     assert "secret diagnosis" in (tmp_path / "notices.log").read_text()
-    noted = Audit(tmp_path / "ada" / "state" / "audit.jsonl").lines()
+    noted = ActivityLog(tmp_path / "ada" / "state" / "audit.jsonl").lines()
     assert [(line["what"], line["run"], line["code"]) for line in noted] == [("refused", "r1", "data")]
     assert "secret diagnosis" in noted[0]["reason"]
     rows.write_text(whole)

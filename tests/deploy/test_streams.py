@@ -12,7 +12,7 @@ from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 from real_sites import free_port, until
 
-from fedsynth.deploy.nvflare.executor import Exchange
+from fedsynth.deploy.nvflare.executor import SiteExchange
 from fedsynth.deploy.nvflare.streams import Appointments
 
 STREAMS = 200
@@ -28,7 +28,7 @@ def streams(monkeypatch):
     """Answers of the engine that came whole, in a process that has our executor."""
     monkeypatch.setattr(RxTask, "_schedule_remove_task", RxTask._schedule_remove_task)  # to be put back
     monkeypatch.setattr(TxTask, "send_loop", TxTask.send_loop)
-    Exchange()
+    SiteExchange()
 
     def finish(seconds: float) -> list[RxTask]:
         tasks = [RxTask(number, "server", None, reliable=True) for number in range(STREAMS)]

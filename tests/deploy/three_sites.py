@@ -11,7 +11,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.messages import Terms
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.loop import learn_balance, run
 from fedsynth.privacy.budget import Budget
@@ -50,7 +50,9 @@ def make_sites(
     **more: object,
 ) -> dict[str, Site]:
     """Three sites that allow everything."""
-    policy = Policy(budget, tuple(RECIPES), ("clear", "secagg", "he"), minimum_cohort=1, without_privacy=True)
+    policy = SitePolicy(
+        budget, tuple(RECIPES), ("clear", "secagg", "he"), minimum_cohort=1, without_privacy=True
+    )
     return {
         name: Site(holding, policy, folder / name, compose, seed=seed, **more)
         for name, holding in holdings(clients, schema).items()

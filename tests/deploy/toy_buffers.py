@@ -28,7 +28,7 @@ from fedsynth.deploy.link.messages import Refuse, Result, Terms, read
 from fedsynth.deploy.link.patience import Patience, TooFewSites
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose as compose_recipe
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.fedbuff import FedBuff
 from fedsynth.federation.link import Arrival
@@ -63,7 +63,7 @@ def toy(trust: str) -> tuple[Terms, Toy]:
 
 ALGORITHMS = {trust: toy(trust) for trust in ("central", "banded", "local", "none")}
 BUDGET = ample(made for _, made in ALGORITHMS.values())
-POLICY = Policy(BUDGET, ("dpd_fvae",), ("clear",), minimum_cohort=1, without_privacy=True)
+POLICY = SitePolicy(BUDGET, ("dpd_fvae",), ("clear",), minimum_cohort=1, without_privacy=True)
 
 
 def site_at(folder: Path, name: str, trust: str, seed: int | None) -> Site:

@@ -18,7 +18,7 @@ from fedsynth.deploy.link.messages import Refuse, Result, Terms, read
 from fedsynth.deploy.link.patience import Patience, TooFewSites
 from fedsynth.deploy.link.remote import Remote
 from fedsynth.deploy.participation import compose as compose_recipe
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.link import Arrival
 from fedsynth.federation.loop import learn_balance, run
@@ -119,7 +119,9 @@ def names_of(site: str | None) -> tuple[str, ...]:
     return tuple(f"{name}-{number}" for name, count in sites.items() for number in range(count))
 
 
-POLICY = Policy(ample(made for _, made in ALGORITHMS.values()), ("dpd_fvae",), ("clear",), minimum_cohort=1)
+POLICY = SitePolicy(
+    ample(made for _, made in ALGORITHMS.values()), ("dpd_fvae",), ("clear",), minimum_cohort=1
+)
 
 
 def site_at(folder: Path, name: str, trust: str, seed: int | None = SEED) -> Site:

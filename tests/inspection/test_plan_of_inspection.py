@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from fedsynth.errors import BadInput
 from fedsynth.inspection.criterion import Criterion
-from fedsynth.inspection.plan import Plan, Source
+from fedsynth.inspection.plan import InspectionPlan, ModelSource
 from fedsynth.inspection.selection import Selection
-from fedsynth.inspection.step import MEETING, SHARES, SLICES, Question, Training
+from fedsynth.inspection.step import MEETING, SHARES, SLICES, InspectionQuestion, SelectionTraining
 
 TABLES = [
     {"by": "user", "criterion": "correct", "below": 0.5},
@@ -41,24 +41,24 @@ def test_a_bound_that_was_found_comes_back_to_the_last_bit(value):
 
 
 STEPS = [
-    Question(SHARES, (ONE,), 0),
-    Question(SLICES, (FOUND,), 1),
-    Question(MEETING, (ONE, FOUND), 2),
-    Training("bad", (FOUND,), 1),
+    InspectionQuestion(SHARES, (ONE,), 0),
+    InspectionQuestion(SLICES, (FOUND,), 1),
+    InspectionQuestion(MEETING, (ONE, FOUND), 2),
+    SelectionTraining("bad", (FOUND,), 1),
 ]
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("source", [Source(), Source(onnx="ab"), Source(entry_point="triage")])
+@pytest.mark.parametrize("source", [ModelSource(), ModelSource(onnx="ab"), ModelSource(entry_point="triage")])
 @pytest.mark.parametrize("noise", [2.5, None])
 def test_a_plan_comes_back_as_it_was(step, source, noise):
-    plan = Plan("look", {"bad": ONE, "good": FOUND}, noise, source, step)
-    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    plan = InspectionPlan("look", {"bad": ONE, "good": FOUND}, noise, source, step)
+    assert InspectionPlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     assert plan.run.startswith("look-")
 
 
 def test_steps_of_one_inspection_are_runs_with_names_of_their_own():
-    plans = [Plan("look", {"bad": ONE}, 1.0, Source(), step) for step in STEPS]
+    plans = [InspectionPlan("look", {"bad": ONE}, 1.0, ModelSource(), step) for step in STEPS]
     assert len({plan.run for plan in plans}) == len(plans)
 
 
@@ -84,6 +84,6 @@ def test_steps_of_one_inspection_are_runs_with_names_of_their_own():
     ],
 )
 def test_anything_else_is_refused(changes, told):
-    given = Plan("look", {"bad": ONE}, 1.0, Source(), STEPS[0]).to_dict()
+    given = InspectionPlan("look", {"bad": ONE}, 1.0, ModelSource(), STEPS[0]).to_dict()
     with pytest.raises(BadInput, match=told):
-        Plan.from_dict({**given, **changes})
+        InspectionPlan.from_dict({**given, **changes})

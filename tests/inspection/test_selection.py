@@ -8,7 +8,7 @@ from fedsynth.data.clients import RawClients, encode_clients
 from fedsynth.errors import BadInput
 from fedsynth.inspection.criterion import criterion_named
 from fedsynth.inspection.primary import Installed
-from fedsynth.inspection.selection import Bound, Marks, Selection, Share, mark, select
+from fedsynth.inspection.selection import Marks, Selection, Share, ShareBound, mark, select
 
 CORRECT = criterion_named("correct", {})
 marks_lists = st.lists(st.booleans(), max_size=12).map(lambda held: np.array(held, dtype=bool))
@@ -22,8 +22,8 @@ def test_by_example_takes_just_the_marked_rows_or_none(marks, fewest):
 
 @given(marks_lists, st.floats(0, 1))
 def test_by_user_takes_all_rows_or_none_and_every_client_is_on_a_side(marks, bound):
-    low = Selection(CORRECT, below=Bound(bound)).chosen(marks)
-    high = Selection(CORRECT, above=Bound(bound)).chosen(marks)
+    low = Selection(CORRECT, below=ShareBound(bound)).chosen(marks)
+    high = Selection(CORRECT, above=ShareBound(bound)).chosen(marks)
     for chosen in (low, high):
         assert chosen.all() or not chosen.any()
     if len(marks):
@@ -33,7 +33,7 @@ def test_by_user_takes_all_rows_or_none_and_every_client_is_on_a_side(marks, bou
 @pytest.mark.parametrize("given", ["much", "120%", -0.1, 1.01, True, None, "x%"])
 def test_a_bound_outside_its_range_is_refused(given):
     with pytest.raises(BadInput, match=r"expected a share between 0 and 1"):
-        Bound.parse("below", given)
+        ShareBound.parse("below", given)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_as_many_clients_as_before_whoever_is_selected():
     encoded = encode_clients(raw, SCHEMA)
     marks = mark(raw, CORRECT, SCHEMA, Installed(brighter_side, SCHEMA))
     for selection, sizes in (
-        (Selection(CORRECT, below=Bound(0.5)), [ROWS] * 30 + [0] * 30),
-        (Selection(CORRECT, above=Bound(0.5)), [0] * 30 + [ROWS] * 30),
+        (Selection(CORRECT, below=ShareBound(0.5)), [ROWS] * 30 + [0] * 30),
+        (Selection(CORRECT, above=ShareBound(0.5)), [0] * 30 + [ROWS] * 30),
         (Selection(CORRECT, "example", at_least=ROWS + 1), [0] * CLIENTS),
     ):
         assert select(raw, encoded, selection, marks).sizes.tolist() == sizes
@@ -86,7 +86,7 @@ def test_a_client_at_which_the_model_fails_sits_out_and_the_others_do_not():
 
     found = mark(raw, CORRECT, SCHEMA, Installed(moody, SCHEMA))
     assert np.flatnonzero(found.failed).tolist() == [3]
-    clients = select(raw, encode_clients(raw, SCHEMA), Selection(CORRECT, above=Bound(0.0)), found)
+    clients = select(raw, encode_clients(raw, SCHEMA), Selection(CORRECT, above=ShareBound(0.0)), found)
     assert clients.sizes.tolist() == [ROWS] * 3 + [0] + [ROWS] * 56
 
 

@@ -9,16 +9,16 @@ from fedsynth.data.clients import RawClients
 from fedsynth.inspection.criterion import criterion_named
 from fedsynth.inspection.population import Simulated
 from fedsynth.inspection.primary import Installed
-from fedsynth.inspection.selection import Bound, Marks, Selection
+from fedsynth.inspection.selection import Marks, Selection, ShareBound
 from fedsynth.inspection.step import (
     MEETING,
-    Question,
-    Rows,
+    InspectedRows,
+    InspectionQuestion,
     meeting_answers,
     shares_answers,
     slices_answers,
 )
-from fedsynth.inspection.survey import Spread, Survey, weak_classes
+from fedsynth.inspection.survey import InspectionSurvey, Spread, weak_classes
 from fedsynth.rng import Rng
 
 CORRECT = criterion_named("correct", {})
@@ -37,7 +37,7 @@ def test_no_clients_answer_is_longer_than_one(sizes, seed):
     raw = clients_of(sizes)
     draw = np.random.default_rng(seed)
     marks = Marks(draw.random(raw.rows) < 0.5, draw.random(len(sizes)) < 0.3)
-    both = [(Selection(CORRECT, below=Bound(0.5)), marks), (Selection(CORRECT, "example"), marks)]
+    both = [(Selection(CORRECT, below=ShareBound(0.5)), marks), (Selection(CORRECT, "example"), marks)]
     for answers in (
         shares_answers(raw, marks),
         slices_answers(raw, SCHEMA, marks),
@@ -48,8 +48,8 @@ def test_no_clients_answer_is_longer_than_one(sizes, seed):
 
 def asked_of_nobody(selections, noise, pay):
     """The answer to how many of three clients without rows meet so many selections."""
-    question = Question(MEETING, (Selection(CORRECT, "example"),) * selections, 0)
-    people = Simulated(Rows(clients_of([0, 0, 0]), SCHEMA, SCHEMA, Installed(brighter_side, SCHEMA)))
+    question = InspectionQuestion(MEETING, (Selection(CORRECT, "example"),) * selections, 0)
+    people = Simulated(InspectedRows(clients_of([0, 0, 0]), SCHEMA, SCHEMA, Installed(brighter_side, SCHEMA)))
     return people.ask(question, question.query(SCHEMA, 3, noise), Rng(1), pay)
 
 
@@ -79,7 +79,7 @@ def test_percentiles_become_the_bounds_that_the_answers_show():
     counts = [0.0] * 20
     counts[2], counts[17] = 30.0, 10.0
     spread = Spread("", tuple(counts), 0.0, 0.0)
-    settled = spread.settle(Selection(CORRECT, below=Bound(0.25, True), above=Bound(0.1, True)))
+    settled = spread.settle(Selection(CORRECT, below=ShareBound(0.25, True), above=ShareBound(0.1, True)))
     assert 0.10 <= settled.below.value <= 0.15 and not settled.below.percentile
     assert settled.above.value < settled.below.value
 
@@ -94,11 +94,11 @@ def test_weak_classes_are_those_below_the_bound_and_rare_ones_are_left_out():
 @pytest.fixture(scope="module")
 def conducted():
     selections = {
-        "bad": Selection(CORRECT, below=Bound(0.25, True)),
-        "good": Selection(CORRECT, above=Bound(0.75, True)),
+        "bad": Selection(CORRECT, below=ShareBound(0.25, True)),
+        "good": Selection(CORRECT, above=ShareBound(0.75, True)),
     }
-    survey = Survey.of(selections)
-    people = Simulated(Rows(bars(0.5), SCHEMA, SCHEMA, Installed(brighter_side, SCHEMA)))
+    survey = InspectionSurvey.of(selections)
+    people = Simulated(InspectedRows(bars(0.5), SCHEMA, SCHEMA, Installed(brighter_side, SCHEMA)))
     lines = []
     settled, spreads = survey.conduct(
         people,

@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, vmap
 
 from fedsynth.data.encode import Block
-from fedsynth.models.gan import Game, ImageGAN, TableGAN, drawn_labels
+from fedsynth.models.gan import AdversarialGame, ImageGAN, TableGAN, drawn_labels
 from fedsynth.models.model import initialise, layouts
 from fedsynth.rng import Rng
 
@@ -66,7 +66,9 @@ def test_the_penalty_is_zero_for_a_critic_of_slope_one():
         return x[:, 0]
 
     real, fake = torch.randn(5, 3), torch.randn(5, 3)
-    losses = Game("wasserstein", 10.0).discriminate(score, real, fake, torch.zeros(5, 0), torch.rand(5))
+    losses = AdversarialGame("wasserstein", 10.0).discriminate(
+        score, real, fake, torch.zeros(5, 0), torch.rand(5)
+    )
     assert torch.allclose(losses, fake[:, 0] - real[:, 0], atol=1e-5)
 
 
@@ -75,7 +77,9 @@ def test_the_penalty_punishes_a_steep_critic():
         return 3 * x[:, 0]
 
     same = torch.randn(5, 3)
-    losses = Game("wasserstein", 10.0).discriminate(score, same, same, torch.zeros(5, 0), torch.rand(5))
+    losses = AdversarialGame("wasserstein", 10.0).discriminate(
+        score, same, same, torch.zeros(5, 0), torch.rand(5)
+    )
     assert torch.allclose(losses, torch.full((5,), 40.0), atol=1e-3)
 
 

@@ -15,7 +15,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithout
 
 from fedsynth.privacy import account
 from fedsynth.research.gaussian import analytic_noise, legacy_noise
-from fedsynth.research.projection import Training, project_central, project_local
+from fedsynth.research.projection import ProjectedTraining, project_central, project_local
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy-of-the-papers.md"
 TEMPLATE = Path(__file__).with_name("privacy-of-the-papers.template.md")
@@ -212,7 +212,7 @@ def local_table() -> str:
 def projection_table() -> str:
     """The thesis's Figure 4.5.12: EMNIST at sigma_G = 0.005, that is z = 0.1 with 10 of 20 clients."""
     head = "| clients | central, Poisson, PLD | local, no amplification |\n|---|---|---|\n"
-    simulated = Training(clients=20, cohort=10, noise_multiplier=0.1, rounds=1500)
+    simulated = ProjectedTraining(clients=20, cohort=10, noise_multiplier=0.1, rounds=1500)
     lines = []
     for population in (10**3, 10**4, 10**5, 10**6, 10**8):
         central, local = project_central(simulated, population), project_local(simulated, population)

@@ -22,7 +22,7 @@ from fedsynth.privacy import accountant
 from fedsynth.privacy.accountant import (
     COARSE,
     FINE,
-    Answer,
+    SpentEpsilon,
     answer,
     answer_steps,
     check,
@@ -47,19 +47,21 @@ def steps(event, adjacency="add-remove"):
 
 @pytest.mark.parametrize("name", ["pld", "rdp", "rdp-legacy"])
 def test_nothing_costs_nothing_and_an_open_release_everything(name):
-    assert answer_steps([], 1e-5, accountant=name) == Answer(0.0, name)
-    assert answer_steps([(ReleaseTerms(private=False), 1)], 1e-5, accountant=name) == Answer(math.inf, name)
+    assert answer_steps([], 1e-5, accountant=name) == SpentEpsilon(0.0, name)
+    assert answer_steps([(ReleaseTerms(private=False), 1)], 1e-5, accountant=name) == SpentEpsilon(
+        math.inf, name
+    )
 
 
 @pytest.mark.parametrize("name", ["pld", "rdp"])
 def test_without_delta_pure_releases_are_added_up(name):
     event = compose([repeat(EpsilonDeltaDpEvent(0.5), 3), LaplaceDpEvent(4.0)])
-    assert answer(event, 0.0, accountant=name) == Answer(1.75, name)
-    assert answer(GaussianDpEvent(1.0), 0.0, accountant=name) == Answer(math.inf, name)
+    assert answer(event, 0.0, accountant=name) == SpentEpsilon(1.75, name)
+    assert answer(GaussianDpEvent(1.0), 0.0, accountant=name) == SpentEpsilon(math.inf, name)
 
 
 def test_a_release_that_no_accountant_can_compute_is_added_up():
-    assert answer(repeat(EpsilonDeltaDpEvent(800.0), 2), 1e-5) == Answer(1600.0, "pld")
+    assert answer(repeat(EpsilonDeltaDpEvent(800.0), 2), 1e-5) == SpentEpsilon(1600.0, "pld")
 
 
 def test_an_answer_names_who_gave_it():
@@ -72,7 +74,7 @@ def test_an_answer_names_who_gave_it():
 def test_below_the_least_delta_only_one_gaussian_is_left_to_pld():
     assert answer(SAMPLED, 0.99e-10).accountant == "rdp" and answer(SAMPLED, 1e-10).accountant == "pld"
     exact = answer(repeat(GaussianDpEvent(4.0), 4), 1e-30)
-    assert exact == Answer(pytest.approx(float(get_epsilon_gaussian(2.0, 1e-30)), rel=1e-12), "pld")
+    assert exact == SpentEpsilon(pytest.approx(float(get_epsilon_gaussian(2.0, 1e-30)), rel=1e-12), "pld")
 
 
 def test_unsampled_gaussians_are_one_with_the_inverse_variances_added():
@@ -113,12 +115,12 @@ def test_parts_that_no_single_accountant_knows_get_half_of_delta_each():
     found = answer(event, 1e-5, adjacency="replace-one")
     first = epsilon_pld(steps(repeat(SAMPLED, 3), "replace-one"), 5e-6)
     second = epsilon_rdp(steps(repeat(ZCDpEvent(0.01), 2)), 5e-6)
-    assert found == Answer(pytest.approx(first + second, rel=1e-9), "pld+rdp")
+    assert found == SpentEpsilon(pytest.approx(first + second, rel=1e-9), "pld+rdp")
 
 
 def test_losses_too_large_for_any_grid_have_no_bound_where_nothing_else_answers():
     huge = PoissonSampledDpEvent(0.5, GaussianDpEvent(1e-4))
-    assert answer(huge, 1e-5, adjacency="replace-one") == Answer(math.inf, "pld")
+    assert answer(huge, 1e-5, adjacency="replace-one") == SpentEpsilon(math.inf, "pld")
 
 
 def test_a_coarse_answer_is_never_below_the_fine_one():

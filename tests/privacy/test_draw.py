@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedsynth.privacy.draw import ONE, Table, below, client_words, refined, words
+from fedsynth.privacy.draw import ONE, CumulativeTable, below, client_words, refined, words
 from fedsynth.rng import Rng
 
 HIGHEST = 2**64 - 1
@@ -17,8 +17,8 @@ def chosen(table, *uniform):
 
 
 def test_cumulative_probabilities_are_those_of_the_weights():
-    assert Table.of([1, 1, 2]).cumulative == (ONE // 4, ONE // 2)
-    assert Table.of([Decimal("0.3"), Fraction(3, 10), Decimal("0.4")]).cumulative == (
+    assert CumulativeTable.of([1, 1, 2]).cumulative == (ONE // 4, ONE // 2)
+    assert CumulativeTable.of([Decimal("0.3"), Fraction(3, 10), Decimal("0.4")]).cumulative == (
         ONE * 3 // 10,
         ONE * 6 // 10,
     )
@@ -27,28 +27,28 @@ def test_cumulative_probabilities_are_those_of_the_weights():
 @pytest.mark.parametrize("weights", [[1, 2], [5, 1, 3, 7], [Decimal(2).sqrt(), Decimal(1)]])
 def test_cumulative_probabilities_are_right_to_the_last_bits(weights):
     exact = [Fraction(weight) for weight in weights]
-    for place, bound in enumerate(Table.of(weights).cumulative):
+    for place, bound in enumerate(CumulativeTable.of(weights).cumulative):
         true = sum(exact[: place + 1]) / sum(exact)
         assert 0 <= true - Fraction(bound, ONE) < Fraction(2, ONE)
 
 
 def test_a_word_is_decided_by_the_interval_that_it_lies_in():
-    table = Table.of([1, 1, 2])
+    table = CumulativeTable.of([1, 1, 2])
     assert chosen(table, 0, 2**62 - 1, 2**62 + 1, 2**63 - 1, 2**63 + 1, HIGHEST) == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_word_on_a_boundary_of_whole_words_belongs_to_the_next_value():
-    assert chosen(Table.of([1, 1, 2]), 2**62, 2**63) == [1, 2]
+    assert chosen(CumulativeTable.of([1, 1, 2]), 2**62, 2**63) == [1, 2]
 
 
 def test_a_certain_value_is_always_chosen():
-    assert chosen(Table.of([7]), 0, 5, HIGHEST) == [0, 0, 0]
-    assert chosen(Table.of([7, 0]), 0, 5, HIGHEST) == [0, 0, 0]
-    assert chosen(Table.of([0, 7]), 0, 5, HIGHEST) == [1, 1, 1]
+    assert chosen(CumulativeTable.of([7]), 0, 5, HIGHEST) == [0, 0, 0]
+    assert chosen(CumulativeTable.of([7, 0]), 0, 5, HIGHEST) == [0, 0, 0]
+    assert chosen(CumulativeTable.of([0, 7]), 0, 5, HIGHEST) == [1, 1, 1]
 
 
 def test_each_word_on_a_boundary_has_further_bits_of_its_own():
-    table = Table.of([1, 2])
+    table = CumulativeTable.of([1, 2])
     boundary = [table.cumulative[0] >> 64] * 40
     assert set(chosen(table, *boundary)) == {0, 1}
 
@@ -119,9 +119,12 @@ def test_limits_that_divide_all_words_need_no_second_draw():
 
 def test_weights_may_be_of_any_size():
     for size in ("1e-60", "1e60"):
-        assert Table.of([Decimal(size), Decimal(size), 2 * Decimal(size)]).cumulative == (ONE // 4, ONE // 2)
+        assert CumulativeTable.of([Decimal(size), Decimal(size), 2 * Decimal(size)]).cumulative == (
+            ONE // 4,
+            ONE // 2,
+        )
 
 
 def test_neighbouring_words_around_a_low_boundary_are_told_apart():
     """In floating point 2^62 - 1 would be 2^62."""
-    assert chosen(Table.of([1, 3]), 2**62 - 1, 2**62, 2**62 + 1) == [0, 1, 1]
+    assert chosen(CumulativeTable.of([1, 3]), 2**62 - 1, 2**62, 2**62 + 1) == [0, 1, 1]

@@ -10,7 +10,7 @@ from scipy.stats import chisquare, norm
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy import noise
-from fedsynth.privacy.draw import ONE, PRECISION, Table
+from fedsynth.privacy.draw import ONE, PRECISION, CumulativeTable
 from fedsynth.privacy.noise import client_noise, discrete_gaussian, grid_noise, grid_sigma
 from fedsynth.rng import Rng
 from noise_scale import fits
@@ -96,7 +96,7 @@ def test_deciding_by_floats_or_by_integers_gives_the_same_draws(monkeypatch):
 
 
 def test_a_word_on_a_boundary_is_decided_by_further_bits():
-    table = Table.of([1, 2])  # one third: 0x5555... forever
+    table = CumulativeTable.of([1, 2])  # one third: 0x5555... forever
     boundary = np.full(3000, table.cumulative[0] >> 64, dtype=np.uint64)
     chosen = table.choose(boundary, Rng(1))
     assert 800 < (chosen == 0).sum() < 1200

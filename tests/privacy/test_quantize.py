@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.quantize import Rotation, norm_limit, round_within
+from fedsynth.privacy.quantize import HadamardRotation, norm_limit, round_within
 
 
 def generator(seed):
@@ -67,7 +67,7 @@ def test_a_grid_too_fine_to_check_is_refused():
 
 @pytest.mark.parametrize("dim", [1, 5, 64, 1000])
 def test_a_rotation_keeps_norms_and_can_be_undone(dim):
-    rotation = Rotation.for_dim(dim)
+    rotation = HadamardRotation.for_dim(dim)
     x = of_norm(3.0, 2, dim, 1)
     turned = rotation.apply(x, turn=7)
     assert turned.shape[1] == rotation.length <= dim * (1 + 1 / 32) + 1
@@ -76,7 +76,7 @@ def test_a_rotation_keeps_norms_and_can_be_undone(dim):
 
 
 def test_a_rotated_spike_is_spread_as_stated():
-    rotation = Rotation.for_dim(4096)
+    rotation = HadamardRotation.for_dim(4096)
     spike = torch.eye(1, 4096, dtype=torch.float64)
     worst = max(float(rotation.apply(spike, turn).abs().max()) for turn in range(20))
     assert worst <= rotation.spread(1e-6) < 1
@@ -86,7 +86,7 @@ def test_a_rotated_spike_is_spread_as_stated():
 
 
 def test_signs_change_with_the_turn():
-    rotation, x = Rotation.for_dim(1024), of_norm(1.0, 1, 1024, 1)
+    rotation, x = HadamardRotation.for_dim(1024), of_norm(1.0, 1, 1024, 1)
     assert not torch.equal(rotation.apply(x, 0), rotation.apply(x, 1))
 
 
@@ -155,17 +155,19 @@ def test_squares_are_checked_up_to_what_doubles_hold_exactly():
     ("dim", "block"), [(1, 1), (31, 1), (32, 1), (63, 1), (64, 2), (100, 2), (1000, 16), (4096, 128)]
 )
 def test_a_block_is_the_largest_that_lengthens_a_vector_by_a_32nd(dim, block):
-    assert Rotation.for_dim(dim) == Rotation(dim, block)
+    assert HadamardRotation.for_dim(dim) == HadamardRotation(dim, block)
 
 
 @pytest.mark.parametrize(("block", "chance"), [(128, 1e-6), (4096, 1e-3)])
 def test_the_spread_is_hoeffdings(block, chance):
-    assert Rotation(block, block).spread(chance) == pytest.approx(math.sqrt(2 * math.log(2 / chance) / block))
-    assert Rotation(4, 4).spread(chance) == 1.0  # no coordinate holds more than all of it
+    assert HadamardRotation(block, block).spread(chance) == pytest.approx(
+        math.sqrt(2 * math.log(2 / chance) / block)
+    )
+    assert HadamardRotation(4, 4).spread(chance) == 1.0  # no coordinate holds more than all of it
 
 
 def test_a_rotation_is_signs_and_the_walsh_hadamard_matrix_of_each_block():
-    rotation, turn = Rotation(16, 8), 3
+    rotation, turn = HadamardRotation(16, 8), 3
     matrix = torch.from_numpy(hadamard(8)).double() / math.sqrt(8)
     signs = rotation._signs(turn).double()
     expected = (torch.diag(signs).reshape(16, 2, 8) @ matrix).reshape(16, 16)
@@ -174,7 +176,7 @@ def test_a_rotation_is_signs_and_the_walsh_hadamard_matrix_of_each_block():
 
 def test_every_site_turns_with_the_same_public_signs():
     """Sites of different versions must agree on them."""
-    signs = Rotation(12, 4)._signs(7)
+    signs = HadamardRotation(12, 4)._signs(7)
     assert signs.dtype == torch.float32 and len(signs) == 12
     assert [int(sign) for sign in signs] == [-1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, -1]
 

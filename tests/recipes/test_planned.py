@@ -12,13 +12,13 @@ from fedsynth.errors import BadInput
 from fedsynth.privacy import account
 from fedsynth.recipes.budget import Target, adjacency_of, cost, fit_budget
 from fedsynth.recipes.measured import expectation, measurements, near
-from fedsynth.recipes.planned import Population, plan_run
+from fedsynth.recipes.planned import PlanPopulation, plan_run
 from fedsynth.recipes.registry import RECIPES, recipe_named
 from fedsynth.recipes.usefulness import LEAST_SIGNAL, doubt, noise_in_mean
 from samples import TABLE
 
 SCHEMA = Schema.from_dict(TABLE)
-PEOPLE = Population(2000, 20_000, 2.0, 1e-5)
+PEOPLE = PlanPopulation(2000, 20_000, 2.0, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["fvae", "marginals", "site_vae", "dpd_fvae_record", "calm"])
@@ -65,9 +65,9 @@ def test_what_has_no_noise_of_its_own_is_not_projected():
 
 def test_a_plan_needs_people_and_a_budget():
     with pytest.raises(BadInput, match="at least one record"):
-        Population(100, 10, 1.0, 1e-5)
+        PlanPopulation(100, 10, 1.0, 1e-5)
     with pytest.raises(BadInput, match="epsilon is above 0"):
-        Population(10, 100, 0.0, 1e-5)
+        PlanPopulation(10, 100, 0.0, 1e-5)
 
 
 def test_what_was_measured_is_what_the_results_say():
@@ -117,14 +117,14 @@ def test_so_many_columns_that_noise_hides_every_pair_are_named():
             {"name": f"number {place}", "type": "integer", "min": 0, "max": 99} for place in range(columns)
         ]
         schema = Schema.from_dict({"version": 1, "kind": "table", "columns": numbers})
-        return plan_run(recipe_named("marginals"), schema, Population(clients, clients, 1.0, 1e-6)).doubt
+        return plan_run(recipe_named("marginals"), schema, PlanPopulation(clients, clients, 1.0, 1e-6)).doubt
 
     assert "for 57 columns; use fewer columns" in said(57, 2500)
     assert said(57, 50_000) == "" and said(8, 2500) == ""
 
 
 def test_encoders_that_fill_a_disk_are_named_and_shared_ones_are_not():
-    few, many = (Population(clients, clients, 2.0, 1e-7) for clients in (2000, 1_000_000))
+    few, many = (PlanPopulation(clients, clients, 2.0, 1e-7) for clients in (2000, 1_000_000))
     assert plan_run(recipe_named("dpd_fvae"), SCHEMA, few).doubt == ""
     doubted = plan_run(recipe_named("dpd_fvae"), SCHEMA, many).doubt
     assert (

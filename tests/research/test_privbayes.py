@@ -13,8 +13,8 @@ from fedsynth.errors import BadInput
 from fedsynth.privacy.ledger import Ledger
 from fedsynth.privacy.statement import statement
 from fedsynth.research.baselines.bayes_network import (
-    Network,
-    Pair,
+    AttributeParents,
+    BayesNetwork,
     counts,
     information,
     pairwise_information,
@@ -162,7 +162,7 @@ def test_codes_come_back_as_they_were():
 
 def test_rows_follow_the_tables_of_the_network():
     tables = (np.array([30.0, 70.0]), np.array([[1.0, 3.0], [-5.0, 2.0]]))
-    network = Network((2, 2), (Pair(0, ()), Pair(1, (0,))), tables)
+    network = BayesNetwork((2, 2), (AttributeParents(0, ()), AttributeParents(1, (0,))), tables)
     made = network.sample(20_000, Rng(0))
     assert made[:, 0].mean() == pytest.approx(0.7, abs=0.02)
     assert made[made[:, 0] == 0, 1].mean() == pytest.approx(0.75, abs=0.02)

@@ -3,9 +3,9 @@
 import pytest
 
 from fedsynth.errors import BadInput
-from fedsynth.research.projection import Training, default_delta, project_central, project_local
+from fedsynth.research.projection import ProjectedTraining, default_delta, project_central, project_local
 
-SIMULATED = Training(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
+SIMULATED = ProjectedTraining(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
 
 
 def test_the_cohort_grows_with_the_noise_multiplier():
@@ -17,7 +17,7 @@ def test_the_cohort_grows_with_the_noise_multiplier():
 
 def test_the_published_projection_is_the_fixed_size_one_relative_to_the_sensitivity():
     found = project_central(
-        Training(3400, 10, 0.02, 1000),
+        ProjectedTraining(3400, 10, 0.02, 1000),
         250_000,
         delta=4e-8,
         noise_multiplier=2.0,
@@ -29,7 +29,7 @@ def test_the_published_projection_is_the_fixed_size_one_relative_to_the_sensitiv
 
 
 def test_local_noise_is_the_global_one_times_the_root_of_the_cohort():
-    found = project_local(Training(20, 10, 0.1, 1500), 10_000)
+    found = project_local(ProjectedTraining(20, 10, 0.1, 1500), 10_000)
     assert found.cohort == 5000 and found.releases == 750
     assert found.noise_multiplier == pytest.approx(0.01 * 5000**0.5)
     assert found.delta == default_delta(10_000)

@@ -17,7 +17,7 @@ from fedsynth.privacy.mechanism import Charge, Release, When
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
 from fedsynth.synthesis.folder import beside
-from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
+from fedsynth.synthesis.payer import BudgetPolicy, Payer, check_payer, ledger_of
 from samples import TABLE
 
 EVENT, WEAKER = GaussianDpEvent(2.0), GaussianDpEvent(3.0)
@@ -57,7 +57,7 @@ def test_what_clients_sent_and_a_server_kept_costs_them_once():
 
 def test_what_policy_or_cap_do_not_allow_is_written_nowhere(tmp_path):
     (tmp_path / "policy.toml").write_text("[budget]\nepsilon = 2.5\ndelta = 1e-5\n")
-    policy = Policy.load(tmp_path / "policy.toml")
+    policy = BudgetPolicy.load(tmp_path / "policy.toml")
     charge = Charge(Release("sum", "client", "central", EVENT), EVENT)
     payer = Payer(Ledger(None), "run", policy)
     payer.pay(When(1), [charge], NOBODY)
@@ -84,7 +84,9 @@ def planned(algorithm, times):
 
 def approved(payer, algorithm, rounds, epsilon, unit, by_policy):
     budget = Budget(epsilon, 1e-3, unit, accountant="rdp")
-    asked = replace(payer, policy=Policy(budget, payer.ledger)) if by_policy else replace(payer, cap=budget)
+    asked = (
+        replace(payer, policy=BudgetPolicy(budget, payer.ledger)) if by_policy else replace(payer, cap=budget)
+    )
     try:
         asked.approve(algorithm, rounds)
     except BudgetExhausted:
@@ -160,7 +162,7 @@ def test_those_who_answer_and_those_who_train_pay_from_budgets_of_their_own(buil
 
 
 def test_what_a_schema_cost_is_written_once_by_its_line(tmp_path):
-    policy = Policy(Budget(9.0, 1e-5), Ledger(None))
+    policy = BudgetPolicy(Budget(9.0, 1e-5), Ledger(None))
     first, second = Ledger(None), Ledger(None)
     for schema, count in ((first, 2), (second, 1)):
         for number in range(count):

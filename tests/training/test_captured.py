@@ -6,7 +6,7 @@ import torch
 
 from fedsynth.models.model import initialise
 from fedsynth.rng import Rng
-from fedsynth.training.captured import Draws, Stage, Tapes, stacked, steps_at_once
+from fedsynth.training.captured import BatchBuffer, Draws, Tapes, stacked, steps_at_once
 from fedsynth.training.optimizer import Adam
 from fedsynth.training.plan import Phase, drawn_ahead, take, train
 from fedsynth.training.rule import Epochs
@@ -30,7 +30,7 @@ def test_a_short_batch_is_filled_up_with_empty_places():
 
 def test_steps_find_their_batches_in_turn(drawn):
     data, draws, ids, rng = drawn
-    stage, done = Stage(data.x, 2, draws), 0
+    stage, done = BatchBuffer(data.x, 2, draws), 0
     rows = list(Epochs(2, BATCH).batches(data.mask, ids, rng))
     assert len(rows) == len(draws.index) > 2
     while done < len(rows):

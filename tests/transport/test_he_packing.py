@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedsynth.errors import Incompatible
 from fedsynth.rng import Rng
-from fedsynth.transport.he_packing import MENU, PAPER, Approximate, Grid, Packed, _slot
+from fedsynth.transport.he_packing import MENU, PAPER, Approximate, Packed, PackingGrid, _slot
 from fedsynth.transport.he_scheme import Parameters
 
 COHORTS = st.integers(1, 5000)
@@ -48,7 +48,7 @@ def test_a_layout_has_the_bits_that_were_asked_for(clients, reach):
 
 def test_one_client_too_many_is_refused_with_numbers():
     parameters = Parameters("bfv", 4096, (54, 55), 41)
-    grid = Grid.real(1.0, levels=2**20 // 16 - 1)
+    grid = PackingGrid.real(1.0, levels=2**20 // 16 - 1)
     Packed(parameters, 10, 16, 2, 2**20, grid)
     with pytest.raises(Incompatible, match=r"17 clients with integers up to 65534 sum to 1114078.*1048575"):
         Packed(parameters, 10, 17, 2, 2**20, grid)
@@ -56,12 +56,12 @@ def test_one_client_too_many_is_refused_with_numbers():
 
 def test_fields_that_do_not_fit_a_slot_are_refused():
     with pytest.raises(Incompatible, match="3 fields below 1048576 need 1152921504606846976 values"):
-        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 4, 3, 2**20, Grid(1.0, 100))
+        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 4, 3, 2**20, PackingGrid(1.0, 100))
 
 
 def test_more_clients_than_noise_has_room_for_are_refused():
     with pytest.raises(Incompatible, match="191 clients: the noise .* after 190 sums"):
-        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 191, 2, 2**20, Grid(1.0, 100))
+        Packed(Parameters("bfv", 4096, (54, 55), 41), 10, 191, 2, 2**20, PackingGrid(1.0, 100))
 
 
 def test_what_no_layout_can_hold_is_refused():

@@ -11,7 +11,7 @@ from fedsynth.assess.scores import histories as scores
 from fedsynth.assess.scores.histories import Coded
 from fedsynth.assess.scores.score import Score
 from fedsynth.assess.step import Comparison, Found, Step
-from fedsynth.data.linked import Rows, link
+from fedsynth.data.linked import LinkedRows, link
 from fedsynth.data.linked_tables import Linked
 
 CHILDREN, STEPS, GAPS = "children per parent: distance", "steps to the next row: distance", "gaps: distance"
@@ -128,9 +128,9 @@ class _Work:
         return Found((), {"histories": {"time_lines": lines}})
 
 
-def chosen(linked: Linked, rows: Mapping[str, Rows], persons: np.ndarray) -> dict[str, Rows]:
+def chosen(linked: Linked, rows: Mapping[str, LinkedRows], persons: np.ndarray) -> dict[str, LinkedRows]:
     """The rows of some persons, in all tables."""
-    kept: dict[str, Rows] = {}
+    kept: dict[str, LinkedRows] = {}
     numbered: dict[str, np.ndarray] = {}
     for table in linked.tables.tables:
         of = rows[table.name]
@@ -139,5 +139,5 @@ def chosen(linked: Linked, rows: Mapping[str, Rows], persons: np.ndarray) -> dic
         above = numbered[table.parent or table.name]
         numbers = {name: values[mine] for name, values in of.numbers.items()}
         person = numbered[linked.tables.root.name][of.person[mine]]
-        kept[table.name] = Rows(numbers, person, above[of.parent[mine]], of.place[mine])
+        kept[table.name] = LinkedRows(numbers, person, above[of.parent[mine]], of.place[mine])
     return kept

@@ -10,7 +10,7 @@ import pandas as pd
 from fedsynth.assess.attacks.shadow_game import MINUTES, ShadowGame
 from fedsynth.assess.attacks.table_attacks import Claim
 from fedsynth.assess.scores.augmentation import Sampler
-from fedsynth.assess.scores.reader import Reader
+from fedsynth.assess.scores.reader import LanguageReader
 from fedsynth.errors import BadInput
 from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.folder import Folder
@@ -25,7 +25,7 @@ class Origin:
     claim: Claim | None = None
     sampler: Sampler | None = None
     shadows: ShadowGame | None = None
-    reader: Reader | None = None
+    reader: LanguageReader | None = None
 
     @classmethod
     def of_run(cls, folder: Path | str, real: object, *, seed: int = 0, minutes: float = MINUTES) -> Origin:
@@ -33,7 +33,7 @@ class Origin:
         run = Synthesizer.load(folder)
         claim = Claim.of(run.privacy)
         if run.schema.vocabulary:
-            return cls(claim, reader=Reader(run.generator))
+            return cls(claim, reader=LanguageReader(run.generator))
         if not isinstance(real, pd.DataFrame):
             return cls(claim)
         label = run.schema.label

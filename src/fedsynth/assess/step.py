@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedsynth.assess.attacks.table_attacks import Claim
     from fedsynth.assess.scores.augmentation import Sampler
     from fedsynth.assess.scores.features import FeatureNetwork
-    from fedsynth.assess.scores.reader import Reader
+    from fedsynth.assess.scores.reader import LanguageReader
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Comparison:
     claim: Claim | None = None
     shadows: ShadowGame | None = None
     classifiers: Sequence[str] = ()
-    reader: Reader | None = None
+    reader: LanguageReader | None = None
     tell: Tell | None = None
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsynth.assess.scores.reader import Reader
+from fedsynth.assess.scores.reader import LanguageReader
 from fedsynth.assess.scores.score import Score
 from fedsynth.assess.scores.text_fidelity import (
     TrigramModel,
@@ -117,7 +117,7 @@ class _Work:
         )
         return Found(scores)
 
-    def generator(self, reader: Reader) -> Found:
+    def generator(self, reader: LanguageReader) -> Found:
         own, beside = reader.predict(self._test), reader.beside(self._real, self._test)
         of = {"model": "the run's own", "of": self._source}
         scores = (

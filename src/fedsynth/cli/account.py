@@ -37,7 +37,7 @@ def account(
     Example: fedsynth account --noise-multiplier 1 --clients 500 --cohort 100 --rounds 30 --delta 1e-5
     """
     from fedsynth.privacy.pairs import PAIRS
-    from fedsynth.privacy.solve import Question, check_words, solve
+    from fedsynth.privacy.solve import PrivacyEquation, check_words, solve
 
     sampling = sampling or (
         "none" if (rate, cohort) == (None, None) and not (epsilon and clients) else "poisson"
@@ -48,7 +48,9 @@ def account(
     )
     scale = PAIRS[sampling, adjacency].sensitivity or 1 if relative_to == "sensitivity" else 1
     noise = None if noise_multiplier is None else noise_multiplier * scale
-    question = Question(delta, epsilon, noise, rounds, rate, clients, cohort, sampling, adjacency, accountant)
+    question = PrivacyEquation(
+        delta, epsilon, noise, rounds, rate, clients, cohort, sampling, adjacency, accountant
+    )
     solved, missing, used = solve(question)
     assert solved.noise_multiplier is not None and solved.epsilon is not None
     values: dict[str, Any] = {

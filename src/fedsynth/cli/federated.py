@@ -51,14 +51,14 @@ def start(
 ) -> None:
     """Begin a run over the sites of a federation."""
     with federation_installed():
-        from fedsynth.deploy.coordinator import Assignment, Patience
+        from fedsynth.deploy.coordinator import Assignment, CoordinatorPatience
         from fedsynth.deploy.job import earlier_lines
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.node import wait_for_server
         from fedsynth.synthesis.folder import Folder
     kit = Kit.load(federation, "coordinator")
     Folder(out).refuse_existing()
-    patience = Patience(round_s=round_timeout_s)
+    patience = CoordinatorPatience(round_s=round_timeout_s)
     assignment = Assignment.new(kit, request, schema, minimum_sites, patience, earlier_lines(request, schema))
     if not quiet:
         say(f"asking the server at {kit.host}:{kit.port}; waiting up to {FIRST_S:g} s")

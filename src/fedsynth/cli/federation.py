@@ -16,7 +16,7 @@ from fedsynth.cli.output import show, tell
 from fedsynth.errors import BadInput, nearest
 
 if TYPE_CHECKING:
-    from fedsynth.deploy.nvflare.session import Line
+    from fedsynth.deploy.nvflare.session import CoordinatorSession
 
 app = group("federation", "Set up and run a federation: kits, a server, and its jobs.")
 Coordinating = Annotated[Path, argument("The coordinator's kit, or the folder that it is in.", "DIR")]
@@ -59,13 +59,13 @@ def status(folder: Directory, as_json: flags.AsJson = False) -> None:
     with federation_installed():
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.node import running
-        from fedsynth.deploy.nvflare.session import Line
+        from fedsynth.deploy.nvflare.session import CoordinatorSession
     here = {str(path): running(path) for path in kits_in(folder)}
     state: dict[str, Any] = {"here": here}
     coordinator = folder / "coordinator" if (folder / "coordinator").is_dir() else folder
     if json.loads((coordinator / "kit.json").read_text())["role"] == "coordinator":
         kit = Kit.load(coordinator, "coordinator")
-        with Line(kit) as line:
+        with CoordinatorSession(kit) as line:
             connected = line.sites()
             state["sites"] = {name: name in connected for name in kit.sites}
             state["jobs"] = _jobs(line)
@@ -80,8 +80,8 @@ def jobs(folder: Coordinating, as_json: flags.AsJson = False) -> None:
     """
     with federation_installed():
         from fedsynth.deploy.nvflare.kits import Kit
-        from fedsynth.deploy.nvflare.session import Line
-    with Line(Kit.load(folder, "coordinator")) as line:
+        from fedsynth.deploy.nvflare.session import CoordinatorSession
+    with CoordinatorSession(Kit.load(folder, "coordinator")) as line:
         jobs_listed = _jobs(line)
     show(as_json, {"jobs": jobs_listed}, "\n".join(map(_job_line, jobs_listed)) or "the server has no jobs")
 
@@ -99,8 +99,8 @@ def abort(
     with federation_installed():
         from fedsynth.deploy.coordinator import Coordinator
         from fedsynth.deploy.nvflare.kits import Kit
-        from fedsynth.deploy.nvflare.session import ENDED, Line
-    with Line(Kit.load(folder, "coordinator")) as line:
+        from fedsynth.deploy.nvflare.session import ENDED, CoordinatorSession
+    with CoordinatorSession(Kit.load(folder, "coordinator")) as line:
         matching = [one for one in _jobs(line) if one["job"].startswith(job)]
         if len(matching) != 1:
             raise BadInput(
@@ -117,7 +117,7 @@ def abort(
     )
 
 
-def _jobs(line: Line) -> list[dict[str, Any]]:
+def _jobs(line: CoordinatorSession) -> list[dict[str, Any]]:
     """Each job with what it does by its process, not by its record alone."""
     return [
         {

@@ -45,7 +45,7 @@ def try_out(
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.membership import create
         from fedsynth.deploy.nvflare.node import check_port
-        from fedsynth.deploy.nvflare.session import Line, LineLost, wait_for
+        from fedsynth.deploy.nvflare.session import ConnectionLost, CoordinatorSession, wait_for
     from fedsynth.data.schema import Schema
     from fedsynth.deploy.rehearsal import count_clients, dealt_rows, write_site
     from fedsynth.synthesis.payer import ledger_of
@@ -78,9 +78,9 @@ def try_out(
 
     def connected() -> bool:
         try:
-            with Line(Kit.load(out, "coordinator")) as line:
+            with CoordinatorSession(Kit.load(out, "coordinator")) as line:
                 return len(line.sites()) == len(frames)
-        except (FedsynthError, LineLost):
+        except (FedsynthError, ConnectionLost):
             return False
 
     def settled() -> bool:

@@ -14,7 +14,7 @@ from fedsynth.cli.output import show as show_result
 from fedsynth.errors import BadInput
 
 if TYPE_CHECKING:
-    from fedsynth.transport.keys import Record
+    from fedsynth.transport.keys import KeyRecord
 
 app = group("keys", "Make the keys of a federation, away from its server.")
 KeyFolder = Annotated[Path, argument("A folder made by `fedsynth keys create`.", "DIR")]
@@ -79,7 +79,7 @@ def show(folder: KeyFolder, as_json: flags.AsJson = False) -> None:
     """
     from fedsynth.transport import keys
 
-    record, problems = keys.Record.load(folder), keys.problems(folder)
+    record, problems = keys.KeyRecord.load(folder), keys.problems(folder)
     verdict = "\n".join(f"Problem: {problem}." for problem in problems) or "No secret lies open."
     result = {**record.to_json(), "problems": problems}
     show_result(as_json, result, f"{_words(folder, record)}\n{verdict}")
@@ -119,7 +119,7 @@ def open_run(
     show_result(as_json, {"out": str(target)}, words)
 
 
-def _words(folder: Path, record: Record) -> str:
+def _words(folder: Path, record: KeyRecord) -> str:
     chosen = record.parameters
     size = f"{chosen.scheme.upper()}, degree {chosen.degree}, modulus {list(chosen.modulus_bits)}"
     lines = [

@@ -15,7 +15,7 @@ from fedsynth.cli.output import show as show_result
 from fedsynth.errors import BadInput, nearest
 
 if TYPE_CHECKING:
-    from fedsynth.privacy.ledger import Ledger, Line
+    from fedsynth.privacy.ledger import Ledger, LedgerLine
 
 NAME = "ledger.jsonl"
 UNITS = ("client", "record")
@@ -86,7 +86,7 @@ def _ledger(folder: Path) -> Ledger:
     return Ledger(path)
 
 
-def _described(line: Line) -> str:
+def _described(line: LedgerLine) -> str:
     from fedsynth.privacy.wording import event_words
 
     if line.files is not None:

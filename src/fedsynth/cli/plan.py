@@ -41,7 +41,7 @@ def plan(
     """
     from fedsynth.cli.progress import StepProgress
     from fedsynth.data.schema import Schema
-    from fedsynth.recipes.planned import Population
+    from fedsynth.recipes.planned import PlanPopulation
     from fedsynth.recipes.plans import make_plans
 
     if plot is not None:
@@ -50,7 +50,7 @@ def plan(
         check_name(plot)
     numbers = _numbers(project)
     with StepProgress(quiet=False) as progress:
-        people = Population(clients, records, epsilon, delta)
+        people = PlanPopulation(clients, records, epsilon, delta)
         plans = make_plans(Schema.load(schema), people, recipe, unit, trust, numbers, progress)
     if plot is not None:
         _draw(plans, plot, numbers)

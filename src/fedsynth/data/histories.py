@@ -18,7 +18,7 @@ from torch import Tensor
 from fedsynth.data.axis import CountAxis
 from fedsynth.data.column import Column
 from fedsynth.data.history_moments import anchor_of, gap_column, learned_as
-from fedsynth.data.linked import LinkedSchema, LinkedTable, Rows
+from fedsynth.data.linked import LinkedRows, LinkedSchema, LinkedTable
 
 
 def before(name: str) -> str:
@@ -132,7 +132,7 @@ class Histories:
             return _named(table, column)
         return replace(column, name=f"{table.name} start")
 
-    def encode(self, rows: Mapping[str, Rows]) -> tuple[Tensor, Tensor, np.ndarray]:
+    def encode(self, rows: Mapping[str, LinkedRows]) -> tuple[Tensor, Tensor, np.ndarray]:
         """The codes of all views' rows [rows, columns], the view of each row, and the person whose it is."""
         numbers = self.numbers(rows)
         width = max(len(view.columns) for view in self.views)
@@ -153,7 +153,7 @@ class Histories:
             persons.append(of.person[chosen])
         return torch.cat(codes), torch.cat(places), np.concatenate(persons)
 
-    def numbers(self, rows: Mapping[str, Rows]) -> dict[str, dict[str, np.ndarray]]:
+    def numbers(self, rows: Mapping[str, LinkedRows]) -> dict[str, dict[str, np.ndarray]]:
         """By table, for each of its rows: what views know of the row, its parents, its children and its place."""
         numbers: dict[str, dict[str, np.ndarray]] = {}
         for table in self.schema.tables:
@@ -181,7 +181,7 @@ class Histories:
         return 0.0 if anchor is None else anchor.grains(table.schema.column(name), numbers[anchor.name])
 
 
-def _counted(view: View, rows: Rows) -> np.ndarray:
+def _counted(view: View, rows: LinkedRows) -> np.ndarray:
     """Which rows of its table a view has."""
     if view.part == "every":
         return np.ones(len(rows), bool)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsynth.data.histories import Histories, before, taken
-from fedsynth.data.linked import LinkedTable, Rows
+from fedsynth.data.linked import LinkedRows, LinkedTable
 from fedsynth.errors import BadInput
 
 _REDRAWS = 20
@@ -39,12 +39,12 @@ class HistoryDraw:
     draw: Draw
     rng: np.random.Generator
 
-    def rows(self, persons: int, meets: Meets | None = None) -> dict[str, Rows]:
+    def rows(self, persons: int, meets: Meets | None = None) -> dict[str, LinkedRows]:
         """The histories of so many persons; `meets` tells by their columns which are wanted."""
         root, every = self.histories.schema.root, np.arange(persons)
         codes, numbers = self._persons(persons, meets)
         drawn = {root.name: (codes, numbers)}
-        rows = {root.name: Rows(_own(root, numbers), every, every, 0 * every)}
+        rows = {root.name: LinkedRows(_own(root, numbers), every, every, 0 * every)}
         for table in self.histories.schema.tables[1:]:
             assert table.parent is not None
             above = drawn[table.parent]
@@ -52,7 +52,9 @@ class HistoryDraw:
             if self.histories.schema.children(table.name):
                 codes = self._filled(f"children of {table.name}", codes)
             drawn[table.name] = codes, numbers
-            rows[table.name] = Rows(_own(table, numbers), rows[table.parent].person[parent], parent, place)
+            rows[table.name] = LinkedRows(
+                _own(table, numbers), rows[table.parent].person[parent], parent, place
+            )
         return rows
 
     def _persons(self, persons: int, meets: Meets | None) -> tuple[Codes, Numbers]:

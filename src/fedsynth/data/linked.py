@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedsynth.data.axis import FINEST
 from fedsynth.data.rule_parser import parse_rule
-from fedsynth.data.rules import Rule
+from fedsynth.data.rules import Constraint
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import broken_rules, check_columns
 from fedsynth.data.values import read_values
@@ -110,12 +110,12 @@ class LinkedSchema:
         assert linked._rules is not None  # a constraint that cannot be read is refused
         return linked
 
-    def rules(self, table: LinkedTable) -> tuple[Rule, ...]:
+    def rules(self, table: LinkedTable) -> tuple[Constraint, ...]:
         """The constraints that a table's rows keep, those that name columns of parents among them."""
         return self._rules[table.name]
 
     @cached_property
-    def _rules(self) -> dict[str, tuple[Rule, ...]]:
+    def _rules(self) -> dict[str, tuple[Constraint, ...]]:
         rules = {}
         for table in self.tables:
             above = [
@@ -204,7 +204,7 @@ class Unlinked(BadInput):
 
 
 @dataclass(frozen=True)
-class Rows:
+class LinkedRows:
     """A table's rows as numbers, sorted by person and parent: those that count."""
 
     numbers: Mapping[str, np.ndarray]  # by column
@@ -221,10 +221,10 @@ class Rows:
         return np.append(self.parent[1:] != self.parent[:-1], True) if len(self) else np.zeros(0, bool)
 
 
-def link(schema: LinkedSchema, frames: Mapping[str, pd.DataFrame]) -> dict[str, Rows]:
+def link(schema: LinkedSchema, frames: Mapping[str, pd.DataFrame]) -> dict[str, LinkedRows]:
     """Check all tables and put their rows together; one error tells all that does not fit."""
     problems: list[str] = []
-    rows: dict[str, Rows] = {}
+    rows: dict[str, LinkedRows] = {}
     where: dict[str, pd.Series] = {}  # of each id: its row, or -1 if that does not count
     for table in schema.tables:
         if table.name not in frames:
@@ -273,7 +273,7 @@ def _numbers(table: LinkedTable, frame: pd.DataFrame) -> tuple[dict[str, np.ndar
     return numbers, problems
 
 
-def _broken(schema: LinkedSchema, table: LinkedTable, rows: Mapping[str, Rows]) -> list[str]:
+def _broken(schema: LinkedSchema, table: LinkedTable, rows: Mapping[str, LinkedRows]) -> list[str]:
     """A sentence for each constraint that names columns of parents and that rows break."""
     if not table.across:
         return []
@@ -304,13 +304,13 @@ def _sorted(
     table: LinkedTable,
     numbers: Mapping[str, np.ndarray],
     frame: pd.DataFrame,
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, LinkedRows],
     where: Mapping[str, pd.Series],
-) -> tuple[np.ndarray, Rows]:
+) -> tuple[np.ndarray, LinkedRows]:
     """Which rows of the frame count, in order, and these rows."""
     if table.parent is None:
         every = np.arange(len(frame))
-        return every, Rows(numbers, every, every, np.zeros_like(every))
+        return every, LinkedRows(numbers, every, every, np.zeros_like(every))
     parents = where[table.parent]
     parent = parents.to_numpy()[parents.index.get_indexer(pd.Index(frame[table.key]))]
     order = np.zeros(len(frame)) if table.order is None else numbers[table.order]
@@ -321,4 +321,4 @@ def _sorted(
     counts = place < table.most
     taken, parent, place = taken[counts], parent[counts], place[counts]
     chosen = {name: values[taken] for name, values in numbers.items()}
-    return taken, Rows(chosen, rows[table.parent].person[parent], parent, place)
+    return taken, LinkedRows(chosen, rows[table.parent].person[parent], parent, place)

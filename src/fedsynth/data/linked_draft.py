@@ -177,7 +177,7 @@ def _beyond(table: LinkedTable, frame: pd.DataFrame) -> str:
 
 
 @dataclass(frozen=True)
-class Link:
+class TableLink:
     """How a table belongs to others: its own id, its parent, the column that names the parent's row, ids of others."""
 
     id: str | None
@@ -191,11 +191,11 @@ class Link:
         return tuple(name for name in (self.id, self.key, *self.others) if name is not None)
 
 
-def links_by_name(columns: Mapping[str, Sequence[str]]) -> dict[str, Link]:
+def links_by_name(columns: Mapping[str, Sequence[str]]) -> dict[str, TableLink]:
     """How tables belong together by the names of tables and columns alone, parents first.
 
     >>> links_by_name({"visits": ["id", "person_id", "day"], "person": ["person_id", "age"]})["visits"]
-    Link(id='id', parent='person', key='person_id', others=())
+    TableLink(id='id', parent='person', key='person_id', others=())
     """
     names = {table: {table.lower(), table.lower().rstrip("s")} for table in columns}
     ids: dict[str, str | None] = {}
@@ -210,7 +210,7 @@ def links_by_name(columns: Mapping[str, Sequence[str]]) -> dict[str, Link]:
             key = next((c for c in own if _letters(c) in called and c != ids[table]), None)
             if key is not None:
                 keys[table][other] = key
-    links: dict[str, Link] = {}
+    links: dict[str, TableLink] = {}
     while len(links) < len(columns):
         ready = [t for t in columns if t not in links and all(other in links for other in keys[t])]
         if not ready:
@@ -226,7 +226,7 @@ def links_by_name(columns: Mapping[str, Sequence[str]]) -> dict[str, Link]:
                 )
             parent = nearest_ones[0] if nearest_ones else None
             others = tuple(key for other, key in keys[table].items() if other != parent)
-            links[table] = Link(ids[table], parent, keys[table].get(parent or ""), others)
+            links[table] = TableLink(ids[table], parent, keys[table].get(parent or ""), others)
     roots = [table for table, link in links.items() if link.parent is None]
     if len(roots) != 1:
         raise BadInput(

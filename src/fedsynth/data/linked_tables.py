@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedsynth.data.clients import RawClients
 from fedsynth.data.histories import Histories
-from fedsynth.data.linked import LinkedSchema, Rows, Unlinked, link
+from fedsynth.data.linked import LinkedRows, LinkedSchema, Unlinked, link
 from fedsynth.data.modality import ENDINGS, Modality, Source
 from fedsynth.data.reading import read_tables
 from fedsynth.data.table_files import write_table
@@ -111,7 +111,7 @@ class Linked(Modality):
             return data.x, data.y
         return self.histories.encode(link(self.tables, data))[:2]
 
-    def pack(self, rows: Mapping[str, Rows]) -> Tensor:
+    def pack(self, rows: Mapping[str, LinkedRows]) -> Tensor:
         """Return drawn rows of all tables as one float64 tensor, as `decode` reads them."""
         width = max(len(table.schema.names) for table in self.tables.tables)
         pieces = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedsynth.data.column import Column
 from fedsynth.data.linked import LinkedSchema
-from fedsynth.data.rules import Rule
+from fedsynth.data.rules import Constraint
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, nearest
 
@@ -216,7 +216,9 @@ def _values(schema: Schema, name: str) -> tuple[str, ...]:
     return (str(table.most),) if key == "most" else (*getattr(part, key), *table.across)
 
 
-def _rules_by_part(schema: Schema, written: dict[str, Any]) -> list[tuple[dict[str, Any], tuple[Rule, ...]]]:
+def _rules_by_part(
+    schema: Schema, written: dict[str, Any]
+) -> list[tuple[dict[str, Any], tuple[Constraint, ...]]]:
     """The written schema, or each of its tables, with its rules, those that name columns of parents among them."""
     linked = LinkedSchema(schema.tables)
     tables = [(written["tables"][table.name], linked.rules(table)) for table in schema.tables]

@@ -17,7 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsynth.data.column import Column
-from fedsynth.data.rules import Comparison, Compound, Condition, Rule, Sum, Text, is_text, literal
+from fedsynth.data.rules import (
+    Compound,
+    Condition,
+    Constraint,
+    RuleComparison,
+    RuleText,
+    Sum,
+    is_text,
+    literal,
+)
 from fedsynth.data.values import places
 from fedsynth.errors import BadInput, nearest
 
@@ -35,7 +44,7 @@ class _Token:
 _Terms = list[tuple[float, Column | _Token]]  # with their factors
 
 
-def parse_rule(text: str, columns: Sequence[Column]) -> Rule:
+def parse_rule(text: str, columns: Sequence[Column]) -> Constraint:
     """A rule between columns, from its text.
 
     >>> ages = [Column("age", "integer", min=0, max=99), Column("years at school", "integer", min=0, max=30)]
@@ -56,7 +65,7 @@ def parse_rule(text: str, columns: Sequence[Column]) -> Rule:
         raise BadInput(
             f"constraint {text!r}: names no column; expected a rule such as 'discharge >= admission'"
         )
-    return Rule(text, condition, used)
+    return Constraint(text, condition, used)
 
 
 def _tokens(text: str, known: dict[str, Column]) -> list[_Token]:
@@ -150,7 +159,7 @@ class _Parser:
         return factor, self.known[token.text] if token.kind == "column" else token
 
 
-def comparison(left: _Terms, sign: str, right: _Terms) -> Comparison:
+def comparison(left: _Terms, sign: str, right: _Terms) -> RuleComparison:
     """The comparison of two sides, once it is known whether they are texts or numbers."""
     columns = [term for _, term in (*left, *right) if isinstance(term, Column)]
     texts = [column for column in columns if is_text(column)]
@@ -158,25 +167,25 @@ def comparison(left: _Terms, sign: str, right: _Terms) -> Comparison:
         raise BadInput("a comparison names at least one column")
     if not texts:
         moments = [column for column in columns if column.moment] or columns
-        return Comparison(_sum(left, moments[0]), sign, _sum(right, moments[0]))
+        return RuleComparison(_sum(left, moments[0]), sign, _sum(right, moments[0]))
     if len(left) > 1 or len(right) > 1 or len(texts) < len(columns):
         raise BadInput(f"column {texts[0].name!r} is {texts[0].type}; compare it with one of its categories")
     if sign not in ("==", "!=") and any(column.type != "ordinal" for column in texts):
         raise BadInput(
             f"column {texts[0].name!r} is {texts[0].type} and has no order; compare it by == or !="
         )
-    return Comparison(_text(left[0][1], texts[0]), sign, _text(right[0][1], texts[0]))
+    return RuleComparison(_text(left[0][1], texts[0]), sign, _text(right[0][1], texts[0]))
 
 
-def _text(term: Column | _Token, column: Column) -> Text:
+def _text(term: Column | _Token, column: Column) -> RuleText:
     if isinstance(term, Column):
-        return Text(term)
+        return RuleText(term)
     place = places(np.array([term.text], dtype=object), column.labels)[0]
     if place < 0:
         raise BadInput(
             f"{term.text!r} is not a category of {column.name!r}; {nearest(term.text, column.labels)}"
         )
-    return Text(None, column.labels[place])
+    return RuleText(None, column.labels[place])
 
 
 def _sum(terms: _Terms, moment: Column) -> Sum:

@@ -43,7 +43,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Text:
+class RuleText:
     """A column of categories, or one category."""
 
     column: Column | None
@@ -71,17 +71,17 @@ def _relative(column: Column, values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RuleComparison:
     """Two sums or two texts, compared."""
 
-    left: Sum | Text
+    left: Sum | RuleText
     sign: str
-    right: Sum | Text
+    right: Sum | RuleText
 
     def truth(self, numbers: Mapping[str, Interval]) -> Truth:
         """Whether the comparison can be true and can be false."""
         slack = 0.0
-        if isinstance(self.left, Text) and isinstance(self.right, Text):
+        if isinstance(self.left, RuleText) and isinstance(self.right, RuleText):
             one, other = _text_codes(self.left, self.right, numbers)
         else:
             assert isinstance(self.left, Sum) and isinstance(self.right, Sum)
@@ -114,13 +114,15 @@ _SIGNS = {
 }
 
 
-def _text_codes(left: Text, right: Text, numbers: Mapping[str, Interval]) -> tuple[Interval, Interval]:
+def _text_codes(
+    left: RuleText, right: RuleText, numbers: Mapping[str, Interval]
+) -> tuple[Interval, Interval]:
     """Places of both sides in one list of texts, which keeps the order of the first column."""
     columns = [side.column for side in (left, right) if side.column is not None]
     listed = dict.fromkeys(label for column in columns for label in column.labels)
     place = {label: number for number, label in enumerate(listed)}
 
-    def codes(side: Text) -> Interval:
+    def codes(side: RuleText) -> Interval:
         if side.column is None:
             point = np.float64(place[side.value])
             return np.asarray(point), np.asarray(point)
@@ -150,11 +152,11 @@ class Compound:
         return can, cannot
 
 
-Condition = Comparison | Compound
+Condition = RuleComparison | Compound
 
 
 @dataclass(frozen=True)
-class Rule:
+class Constraint:
     """One constraint of a schema."""
 
     text: str
@@ -180,7 +182,7 @@ class Rule:
     def derived(self) -> str | None:
         """The column that the rule computes out of others, as `total == a + b` does; None if it computes none."""
         rule = self.condition
-        if not isinstance(rule, Comparison) or rule.sign != "==":
+        if not isinstance(rule, RuleComparison) or rule.sign != "==":
             return None
         if not (isinstance(rule.left, Sum) and isinstance(rule.right, Sum)) or not rule.right.terms:
             return None
@@ -193,7 +195,7 @@ class Rule:
     def order(self) -> tuple[str, str] | None:
         """The later and the earlier of two columns, if that is all that the rule says of them."""
         rule = self.condition
-        if not isinstance(rule, Comparison) or rule.sign not in (">=", ">", "<=", "<"):
+        if not isinstance(rule, RuleComparison) or rule.sign not in (">=", ">", "<=", "<"):
             return None
         names = []
         for side in (rule.left, rule.right):
@@ -206,7 +208,7 @@ class Rule:
     def computed(self, numbers: Mapping[str, np.ndarray]) -> np.ndarray:
         """The numbers of the derived column; NaN where one of the others is missing."""
         rule = self.condition
-        assert isinstance(rule, Comparison) and isinstance(rule.left, Sum) and isinstance(rule.right, Sum)
+        assert isinstance(rule, RuleComparison) and isinstance(rule.left, Sum) and isinstance(rule.right, Sum)
         points = {column.name: (numbers[column.name],) * 2 for _, column in rule.right.terms}
         return _relative(rule.left.terms[0][1], rule.right.range(points)[0])
 
@@ -216,7 +218,7 @@ def _columns(condition: Condition) -> list[Column]:
         return [column for part in condition.parts for column in _columns(part)]
     sides = (condition.left, condition.right)
     sums = [column for side in sides if isinstance(side, Sum) for _, column in side.terms]
-    return sums + [side.column for side in sides if isinstance(side, Text) and side.column is not None]
+    return sums + [side.column for side in sides if isinstance(side, RuleText) and side.column is not None]
 
 
 def _anything(column: Column) -> Interval:
@@ -249,7 +251,7 @@ def is_text(column: Column) -> bool:
     return column.type in CATEGORIES
 
 
-def independent(rules: Sequence[Rule]) -> list[set[str]]:
+def independent(rules: Sequence[Constraint]) -> list[set[str]]:
     """Columns in groups that no rule ties to each other."""
     groups: list[set[str]] = []
     for rule in rules:

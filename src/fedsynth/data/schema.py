@@ -15,7 +15,7 @@ from fedsynth.data.atomic import write_file
 from fedsynth.data.column import LARGEST_CLASS_RANGE, Column
 from fedsynth.data.modality import kind_problems
 from fedsynth.data.rule_parser import parse_rule
-from fedsynth.data.rules import Rule
+from fedsynth.data.rules import Constraint
 from fedsynth.errors import BadInput, nearest, speaks_python
 
 if TYPE_CHECKING:
@@ -96,17 +96,17 @@ class Schema:
         return tuple(column for column in self.columns if column.name in learned)
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[Constraint, ...]:
         """The constraints, parsed."""
         return tuple(parse_rule(text, self.columns) for text in self.constraints)
 
     @cached_property
-    def derived(self) -> Mapping[str, Rule]:
+    def derived(self) -> Mapping[str, Constraint]:
         """Columns that a constraint computes, and that constraint, in an order in which they can be computed."""
         rules = {
             rule.derived: rule for rule in reversed(self.rules) if rule.derived not in (None, self.label)
         }
-        ordered: dict[str, Rule] = {}
+        ordered: dict[str, Constraint] = {}
         while len(ordered) < len(rules):
             ready = [
                 name

@@ -18,7 +18,7 @@ from fedsynth.data.atomic import write_file
 from fedsynth.data.configuration import build, check, keys_of, read_file
 from fedsynth.data.schema import Schema
 from fedsynth.deploy.nvflare.kits import Kit, Unreachable
-from fedsynth.deploy.nvflare.session import ENDED, WAITS, Line, LineLost
+from fedsynth.deploy.nvflare.session import ENDED, WAITS, ConnectionLost, CoordinatorSession
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.federation.loop import Round
 from fedsynth.synthesis.folder import Folder
@@ -44,7 +44,7 @@ class Stopped(FedsynthError):
 
 
 @dataclass(frozen=True)
-class Patience:
+class CoordinatorPatience:
     """How long the coordinator waits: for the server, for all sites, and for a site that answers nothing in a round."""
 
     server_s: float = 120.0
@@ -73,7 +73,7 @@ class Assignment:
         request: Request,
         schema: Schema,
         minimum_sites: int,
-        patience: Patience,
+        patience: CoordinatorPatience,
         earlier: Mapping[str, str],
     ) -> Assignment:
         """A run with a name of its own."""
@@ -139,7 +139,7 @@ class Coordinator:
     assignment: Assignment
     watch: Watch
     say: Callable[[str], None]
-    patience: Patience = field(default_factory=Patience)
+    patience: CoordinatorPatience = field(default_factory=CoordinatorPatience)
     advice: str = "continue with --resume"  # after a failure
     _version: int = field(default=0, init=False)
     _round_s: float = field(default=0.0, init=False)  # how long the last round took, as everybody may know it
@@ -155,7 +155,9 @@ class Coordinator:
                 with self._line() as line:
                     self._attend(line)
                 return Folder(self.out)
-            except LineLost as reason:  # the job may well be alive: look for it before another is submitted
+            except (
+                ConnectionLost
+            ) as reason:  # the job may well be alive: look for it before another is submitted
                 silences = 0 if self._answered else silences + 1
                 self._answered = False
                 if silences >= _TRIES:
@@ -182,18 +184,18 @@ class Coordinator:
         except FedsynthError as error:
             self.say(f"{error}; a job of this run that is alive there was not stopped")
 
-    def _line(self, patience_s: float | None = None) -> Line:
+    def _line(self, patience_s: float | None = None) -> CoordinatorSession:
         """A line to the server, which may be starting again."""
         deadline = time.monotonic() + (self.patience.server_s if patience_s is None else patience_s)
         while True:
             try:
-                return Line(self.kit)
-            except (Unreachable, LineLost) as error:
+                return CoordinatorSession(self.kit)
+            except (Unreachable, ConnectionLost) as error:
                 if time.monotonic() > deadline:
                     raise Stopped(f"{error}; {self.advice}") from None
                 time.sleep(1.0)
 
-    def _attend(self, line: Line) -> None:
+    def _attend(self, line: CoordinatorSession) -> None:
         """One job from its beginning (or wherever it is) to its end."""
         job = self._job(line)
         shown, looked, recalled, silence = 0, time.monotonic(), False, _Silence(self.say)
@@ -230,7 +232,7 @@ class Coordinator:
                 _POLL_S if news["history"] else _QUIET_POLL_S
             )  # each question is a line in the server's log
 
-    def _job(self, line: Line) -> str:
+    def _job(self, line: CoordinatorSession) -> str:
         """The job that works on this run; a new one only if there is none."""
         job = self.assignment.job
         if not job or line.stage(job) == ENDED:
@@ -248,7 +250,7 @@ class Coordinator:
             sentence = sentence.replace(f"; {site} {what}", "")
         raise (Stopped if news.get("resumable") else FedsynthError)(sentence)
 
-    def _take_back(self, line: Line, job: str, news: Mapping[str, Any]) -> bool:
+    def _take_back(self, line: CoordinatorSession, job: str, news: Mapping[str, Any]) -> bool:
         """Have the job begin anew after this round if a site is connected that does not work on it; whether it will."""
         here = set(line.sites())
         missing = here - set(news.get("members", here)) | here & set(news.get("away", ()))
@@ -260,7 +262,7 @@ class Coordinator:
             line.regroup(job)
         return bool(worth)
 
-    def _gather(self, line: Line) -> None:
+    def _gather(self, line: CoordinatorSession) -> None:
         """Wait for all sites, and go on with fewer if they are enough."""
         deadline, announced = time.monotonic() + self.patience.sites_s, False
         while True:
@@ -280,7 +282,7 @@ class Coordinator:
         for name in missing:
             self._tell(name, "not connected")
 
-    def _await_end(self, line: Line, job: str) -> None:
+    def _await_end(self, line: CoordinatorSession, job: str) -> None:
         line.done(job)
         deadline = time.monotonic() + 60.0
         while line.stage(job) != ENDED and time.monotonic() < deadline:
@@ -304,7 +306,7 @@ class Coordinator:
             self._told[site] = what
             self.say(f"{site}: {what}")
 
-    def _fetch(self, line: Line, job: str, files: Mapping[str, int]) -> None:
+    def _fetch(self, line: CoordinatorSession, job: str, files: Mapping[str, int]) -> None:
         """The result's files; the generator last, because with it the folder counts as finished."""
         for name in sorted(files, key=lambda name: (name == "privacy.json", name == "generator.safetensors")):
             content = line.fetch(job, Path(name).name, files[name])

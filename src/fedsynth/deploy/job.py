@@ -35,7 +35,7 @@ class Tell(Protocol):
         ...
 
 
-class Work(Protocol):
+class ServerWork(Protocol):
     """The server's part of a job."""
 
     def conduct(

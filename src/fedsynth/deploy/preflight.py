@@ -29,7 +29,7 @@ _ENGINE = "2.9."
 
 
 @dataclass(frozen=True)
-class Finding:
+class PreflightCheck:
     """One check: what was looked at, whether it is well, and the value or what to do."""
 
     what: str
@@ -37,7 +37,7 @@ class Finding:
     words: str
 
 
-def preflight(kit: Path, config: Path) -> Iterator[Finding]:
+def preflight(kit: Path, config: Path) -> Iterator[PreflightCheck]:
     """Check all that `fedsynth site start` and a run need, before either."""
     parts = _Parts(kit, config)
     yield from _common(parts)
@@ -47,7 +47,7 @@ def preflight(kit: Path, config: Path) -> Iterator[Finding]:
     yield _finding("rows", lambda: _rows(parts.described))
 
 
-def health(kit: Path, config: Path) -> Iterator[Finding]:
+def health(kit: Path, config: Path) -> Iterator[PreflightCheck]:
     """Check a site that runs; quick enough to be asked every minute."""
     parts = _Parts(kit, config)
     yield _finding("process", lambda: _process(kit))
@@ -83,7 +83,7 @@ class _Parts:
         self._bad.discard(name)
 
 
-def _common(parts: _Parts) -> Iterator[Finding]:
+def _common(parts: _Parts) -> Iterator[PreflightCheck]:
     yield _finding("versions", _versions)
     yield _finding("keys", lambda: _keys(parts.kit))
     yield _finding("site.toml", lambda: _site_file(parts.described))
@@ -93,11 +93,11 @@ def _common(parts: _Parts) -> Iterator[Finding]:
     yield _finding("budget", lambda: _budget(parts.described))
 
 
-def _finding(what: str, check: Callable[[], str]) -> Finding:
+def _finding(what: str, check: Callable[[], str]) -> PreflightCheck:
     try:
-        return Finding(what, True, check())
+        return PreflightCheck(what, True, check())
     except (FedsynthError, OSError) as error:
-        return Finding(what, False, str(error))
+        return PreflightCheck(what, False, str(error))
 
 
 def _versions() -> str:

@@ -12,7 +12,7 @@ from fedsynth.deploy.inspection.at_site import AtSite
 from fedsynth.deploy.link.codec import BadMessage, fingerprint
 from fedsynth.deploy.link.messages import Notice, Refuse, read, write
 from fedsynth.deploy.memory import EVERY_MESSAGES, give_back
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 from fedsynth.deploy.site.site import Site
 from fedsynth.deploy.site.site_file import SiteFile
 
@@ -89,7 +89,7 @@ def _log_refusal(run: str, reason: str) -> None:
         described = SiteFile.load(os.environ[SITE_FILE])
         described.check_state()
         described.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        Audit(described.folder / "audit.jsonl").note("refused", run=run, code="data", reason=reason)
+        ActivityLog(described.folder / "audit.jsonl").note("refused", run=run, code="data", reason=reason)
 
 
 def _notice(words: str) -> None:

@@ -19,7 +19,7 @@ from fedsynth.synthesis.generator import Generator
 
 
 @dataclass(frozen=True)
-class Model:
+class SelectionModel:
     """The model of one selection, and examples that it made up."""
 
     words: str  # what was selected
@@ -43,7 +43,7 @@ class Findings:
     labelled: Schema  # with the label that examples are to be given by hand, if they have none
     recipe: Mapping[str, Any]
     statement: Statement
-    models: Mapping[str, Model]
+    models: Mapping[str, SelectionModel]
     contrast: tuple[Finding, ...] = ()
     null: Null = ()
     spreads: tuple[Spread, ...] = field(default_factory=tuple)

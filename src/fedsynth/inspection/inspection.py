@@ -11,20 +11,20 @@ from fedsynth.data.clients import RawClients, require_several
 from fedsynth.errors import BudgetExhausted
 from fedsynth.inspection.agenda import Agenda, Tell
 from fedsynth.inspection.contrast import differences
-from fedsynth.inspection.findings import Findings, Model
+from fedsynth.inspection.findings import Findings, SelectionModel
 from fedsynth.inspection.population import Simulated
 from fedsynth.inspection.previous import ROOT, Earlier
-from fedsynth.inspection.released import Seen
+from fedsynth.inspection.released import ReleasedAnswers
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.sample import Sample
-from fedsynth.inspection.step import Rows
+from fedsynth.inspection.step import InspectedRows
 from fedsynth.inspection.verdict import Finding, Null, judge, needed
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.ledger import Ledger, priced
 from fedsynth.privacy.statement import Statement, statement
 from fedsynth.recipes.budget import adjacency_of, sampling_of
 from fedsynth.rng import Rng
-from fedsynth.synthesis.payer import Payer, Policy, ledger_of
+from fedsynth.synthesis.payer import BudgetPolicy, Payer, ledger_of
 from fedsynth.synthesis.training import check_claim
 
 _CAVEATS = (
@@ -52,7 +52,7 @@ def inspect(
     check_claim(inspection.request, inspection.schema, "client", len(raw))
     earlier = None if against is None else Earlier.read(against)
     rng = Rng(inspection.request.seed)
-    rows = Rows(raw, inspection.schema, inspection.trained, inspection.model)
+    rows = InspectedRows(raw, inspection.schema, inspection.trained, inspection.model)
     assert len(rows.encoded) == len(raw)  # a row that does not fit is told before anything is paid for
     tell("evaluating the selections at the clients")
     for selection in inspection.selections.values():
@@ -67,7 +67,7 @@ def inspect(
 
 def conclude(
     inspection: Inspection,
-    released: Seen,
+    released: ReleasedAnswers,
     ledger: Ledger,
     *,
     out: Path | None = None,
@@ -77,10 +77,10 @@ def conclude(
 ) -> Findings:
     """Draw examples, find out what noise alone would show, and judge: from what was released, so at no further cost."""
     rng = Rng(inspection.request.seed)
-    models: dict[str, Model] = {}
+    models: dict[str, SelectionModel] = {}
     for name, taken in released.models.items():
         sample = Sample.draw(taken.generator, inspection.shown, rng.at("sample", name))
-        models[name] = Model(taken.words, taken.generator, sample, taken.share)
+        models[name] = SelectionModel(taken.words, taken.generator, sample, taken.share)
     null: Null = ()
     if inspection.simulation.models and (len(models) == 2 or earlier is not None):  # something to judge
         tell("simulating what noise alone would show")
@@ -139,13 +139,15 @@ def _payer(
     return payer
 
 
-def _policy(inspection: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None) -> Policy | None:
+def _policy(
+    inspection: Inspection, agenda: Agenda, first: Ledger, schema: Ledger | None
+) -> BudgetPolicy | None:
     """The budget of all inspections on the first one's ledger; none where nothing is promised."""
     target = inspection.request.target
     if target is None:
         return None
     adjacency = adjacency_of(agenda.trainer.algorithm(1.0))
-    policy = Policy(Budget(inspection.total or float("inf"), target.delta, adjacency=adjacency), first)
+    policy = BudgetPolicy(Budget(inspection.total or float("inf"), target.delta, adjacency=adjacency), first)
     if schema is not None:
         policy.count(schema)
     try:
@@ -156,8 +158,8 @@ def _policy(inspection: Inspection, agenda: Agenda, first: Ledger, schema: Ledge
 
 
 def _since(
-    inspection: Inspection, models: Mapping[str, Model], earlier: Earlier | None, null: Null
-) -> dict[str, Model]:
+    inspection: Inspection, models: Mapping[str, SelectionModel], earlier: Earlier | None, null: Null
+) -> dict[str, SelectionModel]:
     """Each model with what it looked like before, and whether that is another thing."""
     compared = {}
     for name, model in models.items():
@@ -168,13 +170,15 @@ def _since(
     return compared
 
 
-def _contrast(inspection: Inspection, models: Sequence[Model], null: Null) -> tuple[Finding, ...]:
+def _contrast(inspection: Inspection, models: Sequence[SelectionModel], null: Null) -> tuple[Finding, ...]:
     """Compare the two selections; nothing if there is only one."""
     apart = differences(models[0].sample, models[1].sample) if len(models) == 2 else {}
     return judge(apart, null, inspection.simulation.models, inspection.tolerance)
 
 
-def _statement(inspection: Inspection, released: Seen, ledger: Ledger, caveats: Sequence[str]) -> Statement:
+def _statement(
+    inspection: Inspection, released: ReleasedAnswers, ledger: Ledger, caveats: Sequence[str]
+) -> Statement:
     """On everything that the ledger holds: questions, models, and what earlier inspections released."""
     algorithm = released.trainer.algorithm(1.0)
     return statement(

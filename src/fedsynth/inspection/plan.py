@@ -14,7 +14,7 @@ from typing import Any
 
 from fedsynth.errors import BadInput
 from fedsynth.inspection.selection import Selection
-from fedsynth.inspection.step import MEETING, SHARES, SLICES, Question, Step, Training
+from fedsynth.inspection.step import MEETING, SHARES, SLICES, InspectionQuestion, SelectionTraining, Step
 
 _KEYS = ("name", "selections", "noise", "onnx", "entry_point", "step")
 _STEP_KEYS = ("kind", "name", "place", "of")
@@ -26,7 +26,7 @@ def hash_of(content: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """Where the model comes from: `onnx` is the SHA-256 of a file that travels, `entry_point` is installed; or none."""
 
     onnx: str = ""
@@ -34,13 +34,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InspectionPlan:
     """One step of an inspection, and all that the inspection will ask for."""
 
     name: str  # those of its runs begin with it
     selections: Mapping[str, Selection]  # as asked for: their number is the number of models
     noise: float | None  # of each question; None without privacy
-    source: Source
+    source: ModelSource
     step: Step
 
     @property
@@ -65,7 +65,7 @@ class Plan:
         }
 
     @classmethod
-    def from_dict(cls, keys: Mapping[str, Any]) -> Plan:
+    def from_dict(cls, keys: Mapping[str, Any]) -> InspectionPlan:
         """Read what `to_dict` wrote; anything else is refused."""
         _check_keys("inspection", keys, _KEYS)
         noise, named = keys["noise"], keys["selections"]
@@ -76,7 +76,7 @@ class Plan:
         texts = [keys[key] for key in ("name", "onnx", "entry_point")]
         if not all(isinstance(text, str) for text in texts) or not keys["name"]:
             raise BadInput("inspection: name, onnx and entry_point are texts, and the name is not empty")
-        source = Source(keys["onnx"], keys["entry_point"])
+        source = ModelSource(keys["onnx"], keys["entry_point"])
         if source.onnx and source.entry_point:
             raise BadInput("inspection: expected one model, not an ONNX file and an entry point")
         selections = {str(name): _selection(table) for name, table in named.items()}
@@ -91,10 +91,10 @@ def _step(keys: Any) -> Step:
             f"step: place={place!r} of {type(tables).__name__}: expected a small number and a list"
         )
     of = tuple(_selection(table) for table in tables)
-    if kind == Training.kind and len(of) == 1:
-        return Training(str(keys["name"]), of, place)
+    if kind == SelectionTraining.kind and len(of) == 1:
+        return SelectionTraining(str(keys["name"]), of, place)
     if kind == MEETING or (kind in (SHARES, SLICES) and len(of) == 1):
-        return Question(kind, of, place)
+        return InspectionQuestion(kind, of, place)
     raise BadInput(f"step: kind={kind!r} about {len(of)} selections: no such step")
 
 

@@ -13,7 +13,7 @@ from fedsynth.federation.link import Link
 from fedsynth.federation.loop import Pay, Round, ask, learn_balance, run
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
-from fedsynth.inspection.step import Question, Rows, Training
+from fedsynth.inspection.step import InspectedRows, InspectionQuestion, SelectionTraining
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 
@@ -21,11 +21,11 @@ from fedsynth.simulator.inprocess import InProcess
 class Population(Protocol):
     """All clients; `pay` is called before anything that they sent is opened."""
 
-    def ask(self, question: Question, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
+    def ask(self, question: InspectionQuestion, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
         """The noisy sum of all answers."""
         ...
 
-    def train(self, step: Training, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
+    def train(self, step: SelectionTraining, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
         """The state after the last round."""
         ...
 
@@ -34,15 +34,15 @@ class Population(Protocol):
 class Simulated:
     """Clients in this process."""
 
-    rows: Rows
+    rows: InspectedRows
     device: str = "cpu"
 
-    def ask(self, question: Question, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
+    def ask(self, question: InspectionQuestion, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
         """Ask all of them."""
         link = InProcess(question.clients(self.rows), rng)
         return ask(query, link, ServerState(0, {}), rng, pay).numpy()
 
-    def train(self, step: Training, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
+    def train(self, step: SelectionTraining, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
         """Train on what they select."""
         return train_on(step.clients(self.rows), algorithm, rng, pay, self.device)
 

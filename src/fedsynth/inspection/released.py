@@ -28,7 +28,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReleasedAnswers:
     """The clients' answers, and the trainer of all models; `seeded` if any of the noise could be drawn again."""
 
     trainer: Trainer
@@ -55,7 +55,7 @@ class Seen:
         return [*written, folder / FILE]
 
     @classmethod
-    def load(cls, folder: Path, request: Request, schema: Schema) -> Seen:
+    def load(cls, folder: Path, request: Request, schema: Schema) -> ReleasedAnswers:
         """Read what `save` wrote for this request; `schema` is the one that models were trained with."""
         keys = json.loads((folder / FILE).read_text())
         trainer = Trainer.of(request, schema, keys["clients"])

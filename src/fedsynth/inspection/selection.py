@@ -29,18 +29,18 @@ _OWN_KEYS = ("by", "criterion", "below", "above", "at_least")
 
 
 @dataclass(frozen=True)
-class Bound:
+class ShareBound:
     """A share of a client's rows: a public number, or a percentile over clients that is asked for under DP.
 
-    >>> Bound.parse("below", "25%"), Bound.parse("below", 0.9)
-    (Bound(value=0.25, percentile=True), Bound(value=0.9, percentile=False))
+    >>> ShareBound.parse("below", "25%"), ShareBound.parse("below", 0.9)
+    (ShareBound(value=0.25, percentile=True), ShareBound(value=0.9, percentile=False))
     """
 
     value: float
     percentile: bool = False
 
     @classmethod
-    def parse(cls, name: str, value: Any) -> Bound:
+    def parse(cls, name: str, value: Any) -> ShareBound:
         """A number in [0, 1], or a text like "25%"."""
         number, percentile = value, False
         if isinstance(value, str) and value.endswith("%"):
@@ -92,8 +92,8 @@ class Selection:
 
     criterion: Criterion
     by: str = "user"
-    below: Bound | None = None
-    above: Bound | None = None
+    below: ShareBound | None = None
+    above: ShareBound | None = None
     at_least: int = 1
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Selection:
             raise BadInput(f"criterion={name!r}: expected a name")
         criterion = criterion_named(name, {key: value for key, value in keys.items() if key not in _OWN_KEYS})
         by = keys.get("by", "example" if name == "everyone" else "user")
-        bounds = {side: Bound.parse(side, keys[side]) for side in ("below", "above") if side in keys}
+        bounds = {side: ShareBound.parse(side, keys[side]) for side in ("below", "above") if side in keys}
         rows = keys.get("at_least", 1)
         if isinstance(rows, bool) or not isinstance(rows, int):
             raise BadInput(f"at_least={rows!r}: expected a whole number of rows")
@@ -168,13 +168,13 @@ class Selection:
     def settled(self, quantile: Mapping[float, float]) -> Selection:
         """The same selection with its percentiles replaced by the bounds that they were found to be."""
         settled = {
-            side: Bound(quantile[bound.value]) if bound is not None and bound.percentile else bound
+            side: ShareBound(quantile[bound.value]) if bound is not None and bound.percentile else bound
             for side, bound in (("below", self.below), ("above", self.above))
         }
         return replace(self, below=settled["below"], above=settled["above"])
 
 
-def _shown(bound: Bound) -> str:
+def _shown(bound: ShareBound) -> str:
     return f"the {bound.value:.0%} percentile" if bound.percentile else f"{bound.value:.3g}"
 
 

@@ -34,7 +34,7 @@ RIGHT = Criterion("correct")
 
 
 @dataclass(frozen=True)
-class Rows:
+class InspectedRows:
     """The rows of all clients in one place, and the model that judges them there. Nothing of it leaves."""
 
     raw: RawClients
@@ -58,7 +58,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Training:
+class SelectionTraining:
     """A model of the rows that one selection takes; `place` counts the steps of an inspection that are of its kind."""
 
     name: str
@@ -74,7 +74,7 @@ class Training:
     def query(self, schema: Schema, clients: int, noise_multiplier: float | None) -> None:
         """Nothing is asked but what the recipe asks."""
 
-    def clients(self, rows: Rows) -> Clients:
+    def clients(self, rows: InspectedRows) -> Clients:
         """The rows that each client selected."""
         (selection,) = self.of
         return select(rows.raw, rows.encoded, selection, rows.marks(selection.criterion))
@@ -90,7 +90,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Question:
+class InspectionQuestion:
     """One vector from each client, of length at most 1; what is learned is the noisy sum of all of them.
 
     Shares: how the share of rows that meet a criterion is spread over clients; failures of the model are one more bin.
@@ -126,17 +126,17 @@ class Question:
             mechanism = CentralGaussian(Clip(1.0), noise_multiplier)
         return Query(self.what, Given(), self.numbers(schema), mechanism, clients)
 
-    def answers(self, rows: Rows) -> np.ndarray:
+    def answers(self, rows: InspectedRows) -> np.ndarray:
         """Each client's answer, [clients, numbers]."""
         return _ANSWERS[self.kind](rows, self.of)
 
-    def clients(self, rows: Rows) -> Clients:
+    def clients(self, rows: InspectedRows) -> Clients:
         """The answers, as one row a client."""
         answers = torch.from_numpy(np.ascontiguousarray(self.answers(rows), dtype=np.float32))
         return Clients(answers, torch.zeros(len(answers), dtype=torch.int64), np.arange(len(answers) + 1))
 
 
-Step = Question | Training
+Step = InspectionQuestion | SelectionTraining
 
 
 def shares_answers(raw: RawClients, marks: Marks) -> np.ndarray:
@@ -168,18 +168,18 @@ def meeting_answers(raw: RawClients, settled: list[tuple[Selection, Marks]]) -> 
     return answers
 
 
-def _shares(rows: Rows, of: tuple[Selection, ...]) -> np.ndarray:
+def _shares(rows: InspectedRows, of: tuple[Selection, ...]) -> np.ndarray:
     return shares_answers(rows.raw, rows.marks(of[0].criterion))
 
 
-def _slices(rows: Rows, of: tuple[Selection, ...]) -> np.ndarray:
+def _slices(rows: InspectedRows, of: tuple[Selection, ...]) -> np.ndarray:
     return slices_answers(rows.raw, rows.schema, rows.marks(RIGHT))
 
 
-def _meeting(rows: Rows, of: tuple[Selection, ...]) -> np.ndarray:
+def _meeting(rows: InspectedRows, of: tuple[Selection, ...]) -> np.ndarray:
     return meeting_answers(rows.raw, [(selection, rows.marks(selection.criterion)) for selection in of])
 
 
-_ANSWERS: dict[str, Callable[[Rows, tuple[Selection, ...]], np.ndarray]] = {
+_ANSWERS: dict[str, Callable[[InspectedRows, tuple[Selection, ...]], np.ndarray]] = {
     SHARES: _shares, SLICES: _slices, MEETING: _meeting,
 }  # fmt: skip

@@ -20,7 +20,7 @@ from fedsynth.federation.statistics import quantiles
 from fedsynth.inspection.criterion import Criterion
 from fedsynth.inspection.population import Population
 from fedsynth.inspection.selection import Selection, Share
-from fedsynth.inspection.step import BINS, MEETING, SHARES, SLICES, Question
+from fedsynth.inspection.step import BINS, MEETING, SHARES, SLICES, InspectionQuestion
 from fedsynth.privacy import account
 from fedsynth.privacy.central import gaussian_event
 from fedsynth.rng import Rng
@@ -67,16 +67,16 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Survey:
+class InspectionSurvey:
     """The questions of an inspection: one for each criterion that has a percentile, a model, or classes to be found."""
 
     selections: Mapping[str, Selection]
-    questions: Mapping[Criterion, Question]
+    questions: Mapping[Criterion, InspectionQuestion]
 
     @classmethod
-    def of(cls, selections: Mapping[str, Selection]) -> Survey:
+    def of(cls, selections: Mapping[str, Selection]) -> InspectionSurvey:
         """Return the questions to ask before these selections can be trained on."""
-        questions: dict[Criterion, Question] = {}
+        questions: dict[Criterion, InspectionQuestion] = {}
         for selection in selections.values():
             criterion = selection.criterion
             if criterion in questions or not (
@@ -84,7 +84,7 @@ class Survey:
             ):
                 continue
             kind = SLICES if criterion.by_class else SHARES
-            questions[criterion] = Question(kind, (selection,), len(questions))
+            questions[criterion] = InspectionQuestion(kind, (selection,), len(questions))
         return cls(selections, questions)
 
     @property
@@ -92,12 +92,12 @@ class Survey:
         """How many questions there are, with the last one: how many meet each selection."""
         return len(self.questions) + 1
 
-    def last(self, settled: Iterable[Selection]) -> Question:
+    def last(self, settled: Iterable[Selection]) -> InspectionQuestion:
         """How many clients meet each of the selections now."""
-        return Question(MEETING, tuple(settled), len(self.questions))
+        return InspectionQuestion(MEETING, tuple(settled), len(self.questions))
 
     @property
-    def all(self) -> tuple[Question, ...]:
+    def all(self) -> tuple[InspectionQuestion, ...]:
         """Every question, the last one about selections that are not settled yet: it costs the same."""
         return (*self.questions.values(), self.last(self.selections.values()))
 
@@ -116,7 +116,7 @@ class Survey:
     ) -> tuple[dict[str, Settled], tuple[Spread, ...]]:
         """Ask, settle the selections by the answers, and ask how many clients meet each of them now."""
 
-        def answer_to(question: Question) -> np.ndarray:
+        def answer_to(question: InspectionQuestion) -> np.ndarray:
             query = question.query(schema, clients, noise)
             return population.ask(question, query, rng.at(*question.stream), pay)
 

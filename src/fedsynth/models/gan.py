@@ -46,13 +46,15 @@ def drawn_labels(normal: Tensor, classes: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Game:
+class AdversarialGame:
     """The losses of critic and generator, as functions of a critic `score(x, label)` that knows its parameters."""
 
     loss: LossName
     penalty: float
 
-    def discriminate(self, score: Score, real: Tensor, fake: Tensor, label: Tensor, mix: Tensor) -> Tensor:
+    def discriminate(
+        self, score: CriticScore, real: Tensor, fake: Tensor, label: Tensor, mix: Tensor
+    ) -> Tensor:
         """The critic's loss for each row."""
         if self.loss == "logistic":
             return F.softplus(-score(real, label)) + F.softplus(score(fake, label))
@@ -62,13 +64,13 @@ class Game:
         steep = torch.sqrt(slope.square().sum(1) + 1e-8)
         return score(fake, label) - score(real, label) + self.penalty * (steep - 1).square()
 
-    def generate(self, score: Score, fake: Tensor, label: Tensor) -> Tensor:
+    def generate(self, score: CriticScore, fake: Tensor, label: Tensor) -> Tensor:
         """The generator's loss for each row that it made."""
         scores = score(fake, label)
         return F.softplus(-scores) if self.loss == "logistic" else -scores
 
 
-class Score:
+class CriticScore:
     """A critic with its parameters."""
 
     def __init__(self, critic: nn.Module, params: Params) -> None:
@@ -118,8 +120,8 @@ class ImageGAN:
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
         game, score = (
-            Game(self.loss_name, self.penalty),
-            Score(self.parts["discriminator"], params["discriminator"]),
+            AdversarialGame(self.loss_name, self.penalty),
+            CriticScore(self.parts["discriminator"], params["discriminator"]),
         )
         latent, extra = noise[:, : self.latent], noise[:, self.latent]
         if objective == "generate":
@@ -188,8 +190,8 @@ class TableGAN:
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
         game, score = (
-            Game(self.loss_name, self.penalty),
-            Score(self.parts["discriminator"], params["discriminator"]),
+            AdversarialGame(self.loss_name, self.penalty),
+            CriticScore(self.parts["discriminator"], params["discriminator"]),
         )
         latent, gumbel, extra = noise[:, : self.latent], noise[:, self.latent : -1], noise[:, -1]
         if objective == "generate":

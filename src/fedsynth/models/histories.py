@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedsynth.data.conditions import Condition
 from fedsynth.data.history_draw import HistoryDraw
-from fedsynth.data.linked import Rows
+from fedsynth.data.linked import LinkedRows
 from fedsynth.data.linked_tables import Linked
 from fedsynth.models.distribution import Distribution
 from fedsynth.models.marginals import Counted
@@ -45,7 +45,7 @@ class HistoryModel(Counted):
 
     def histories_of(
         self, fitted: Tensor, persons: int, rng: Rng, conditions: Sequence[Condition] = ()
-    ) -> dict[str, Rows]:
+    ) -> dict[str, LinkedRows]:
         """Whole histories of so many persons, who meet conditions on their own columns."""
         distributions, generator = unpack(fitted), rng.at("rows").numpy()
         likely = self._likely(conditions)

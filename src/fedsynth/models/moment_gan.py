@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.models.dcgan import Critic
-from fedsynth.models.gan import Game, LossName, Score, drawn_labels, objectives_of, uniform
+from fedsynth.models.gan import AdversarialGame, CriticScore, LossName, drawn_labels, objectives_of, uniform
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
 from fedsynth.models.vae import one_hot
@@ -156,8 +156,8 @@ class MomentGAN:
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
-        game = Game(self.loss_name, self.penalty)
-        score = Score(self.parts["discriminator"], params["discriminator"])
+        game = AdversarialGame(self.loss_name, self.penalty)
+        score = CriticScore(self.parts["discriminator"], params["discriminator"])
         latent, extra = noise[:, :-1], noise[:, -1]
         classes = self.start.classes
         if objective == "generate":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dp_accounting import DpEvent
 
-from fedsynth.privacy.accountant import ACCOUNTANTS, Accountant, Answer, answer
+from fedsynth.privacy.accountant import ACCOUNTANTS, Accountant, SpentEpsilon, answer
 from fedsynth.privacy.calibrate import (
     Odometer,
     calibrate,
@@ -36,7 +36,7 @@ __all__ = [
     "SAMPLINGS",
     "Accountant",
     "Adjacency",
-    "Answer",
+    "SpentEpsilon",
     "DiscreteGaussianDpEvent",
     "EpsilonDeltaDpEvent",
     "ExponentialMechanismDpEvent",

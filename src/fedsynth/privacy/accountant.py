@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Answer:
+class SpentEpsilon:
     """Epsilon, and the accountant that really gave it ("pld+rdp": half of delta each)."""
 
     epsilon: float
@@ -59,7 +59,7 @@ class Answer:
 
 
 _CURVES: OrderedDict[Hashable, np.ndarray] = OrderedDict()
-_ANSWERS: OrderedDict[Hashable, Answer] = OrderedDict()
+_ANSWERS: OrderedDict[Hashable, SpentEpsilon] = OrderedDict()
 
 
 def _once(known: OrderedDict[Hashable, T], most: int, key: Hashable, compute: Callable[[], T]) -> T:
@@ -92,21 +92,23 @@ def answer(
     adjacency: str = "add-remove",
     accountant: str = "pld",
     precision: float = FINE,
-) -> Answer:
+) -> SpentEpsilon:
     """The event's epsilon at `delta`, and which accountant says so; a coarser precision is faster and never lower."""
     return answer_steps(steps_of(event, adjacency), delta, accountant=accountant, precision=precision)
 
 
-def answer_steps(steps: Counted, delta: float, *, accountant: str = "pld", precision: float = FINE) -> Answer:
+def answer_steps(
+    steps: Counted, delta: float, *, accountant: str = "pld", precision: float = FINE
+) -> SpentEpsilon:
     """The same for steps, which may come from releases under different adjacencies."""
     check(delta, accountant)
     if any(not step.private for step, _ in steps):
-        return Answer(math.inf, accountant)
+        return SpentEpsilon(math.inf, accountant)
     if not steps:
-        return Answer(0.0, accountant)
+        return SpentEpsilon(0.0, accountant)
     basic = sum(step.pure * count for step, count in steps)
     if delta == 0 or any(step.loss is None and step.renyi is None for step, _ in steps):
-        return Answer(basic, accountant)
+        return SpentEpsilon(basic, accountant)
     spelled = repr((steps, delta, accountant, precision))  # not every event can be hashed
     with quiet():
         known = _once(
@@ -115,7 +117,7 @@ def answer_steps(steps: Counted, delta: float, *, accountant: str = "pld", preci
             sha256(spelled.encode()).digest(),
             lambda: _ask(steps, delta, accountant, precision),
         )
-    return Answer(min(known.epsilon, basic), known.accountant)
+    return SpentEpsilon(min(known.epsilon, basic), known.accountant)
 
 
 def check(delta: float, accountant: str) -> None:
@@ -126,29 +128,29 @@ def check(delta: float, accountant: str) -> None:
         raise BadInput(f"accountant {accountant!r} is not known; {nearest(accountant, ACCOUNTANTS)}")
 
 
-def _ask(steps: Counted, delta: float, accountant: str, precision: float) -> Answer:
+def _ask(steps: Counted, delta: float, accountant: str, precision: float) -> SpentEpsilon:
     by_pld = accountant == "pld" and (delta >= LEAST_DELTA or _one_gaussian(steps) is not None)
     if by_pld and all(step.loss is not None for step, _ in steps):
         epsilon = epsilon_pld(steps, delta, precision)
         if math.isfinite(epsilon):
-            return Answer(epsilon, "pld")
+            return SpentEpsilon(epsilon, "pld")
     missing = [step for step, _ in steps if step.renyi is None]
     if not missing:
         orders = None if precision <= FINE else _FEW_ORDERS
         legacy = accountant == "rdp-legacy"
-        return Answer(epsilon_rdp(steps, delta, legacy, orders), accountant if legacy else "rdp")
+        return SpentEpsilon(epsilon_rdp(steps, delta, legacy, orders), accountant if legacy else "rdp")
     if not by_pld:
         raise NotPrivate(f"RDP cannot account this release: {missing[0].reason}; use accountant 'pld'")
     return _split(steps, delta, precision)
 
 
-def _split(steps: Counted, delta: float, precision: float) -> Answer:
+def _split(steps: Counted, delta: float, precision: float) -> SpentEpsilon:
     """Releases of which some have only a PLD and others only a Renyi bound: each part gets half of delta."""
     first = [(step, count) for step, count in steps if step.loss is not None]
     second = [(step, count) for step, count in steps if step.loss is None]
     if not second:
-        return Answer(math.inf, "pld")
-    return Answer(epsilon_pld(first, delta / 2, precision) + epsilon_rdp(second, delta / 2), "pld+rdp")
+        return SpentEpsilon(math.inf, "pld")
+    return SpentEpsilon(epsilon_pld(first, delta / 2, precision) + epsilon_rdp(second, delta / 2), "pld+rdp")
 
 
 def _one_gaussian(steps: Counted) -> float | None:

@@ -24,7 +24,7 @@ from fedsynth.data.configuration import build, check, keys_of, read_file
 from fedsynth.errors import BadInput, BudgetExhausted, nearest
 from fedsynth.privacy.accountant import ACCOUNTANTS
 from fedsynth.privacy.events import flatten, noise_apart
-from fedsynth.privacy.ledger import EVERYONE, Entry, Ledger, Line, priced
+from fedsynth.privacy.ledger import EVERYONE, Entry, Ledger, LedgerLine, priced
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.pairs import ADJACENCIES
 
@@ -114,7 +114,7 @@ class Budget:
             for holder in {*released, *wanted}
         }
 
-    def spend_all(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Line]:
+    def spend_all(self, ledger: Ledger, entries: Sequence[Entry]) -> list[LedgerLine]:
         """Check and write in one step, so that two runs on one ledger cannot both take the last of it: all, or none."""
         with ledger.locked():
             self.check_all(ledger, entries)
@@ -146,7 +146,7 @@ class Budget:
             tally.released[holder] = tally.released.get(holder, Counter()) + releases
         return tally.released
 
-    def _by_holder(self, lines: Sequence[Line | Entry]) -> dict[str, _Releases]:
+    def _by_holder(self, lines: Sequence[LedgerLine | Entry]) -> dict[str, _Releases]:
         """How often each release happened, by holder."""
         by_holder: dict[str, _Releases] = {}
         for line in lines:

@@ -22,7 +22,7 @@ from fedsynth.privacy.clip import Clip
 from fedsynth.privacy.draw import client_words
 from fedsynth.privacy.mechanism import Release, State, Unit
 from fedsynth.privacy.noise import client_noise
-from fedsynth.privacy.quantize import Rotation, Uniforms, norm_limit, round_within
+from fedsynth.privacy.quantize import HadamardRotation, Uniforms, norm_limit, round_within
 from fedsynth.privacy.sampling import poisson_sample
 from fedsynth.rng import Rng, expand_uniform, subkeys, uniforms_at
 from fedsynth.transport.ring import Parties, Ring
@@ -79,9 +79,9 @@ class DistributedGaussian:
             )
 
     @cached_property
-    def rotation(self) -> Rotation:
+    def rotation(self) -> HadamardRotation:
         """How a vector is spread over its coordinates."""
-        return Rotation.for_dim(self.dim) if self.rotate else Rotation(self.dim)
+        return HadamardRotation.for_dim(self.dim) if self.rotate else HadamardRotation(self.dim)
 
     @cached_property
     def steps(self) -> float:

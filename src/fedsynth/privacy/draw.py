@@ -32,7 +32,7 @@ def refined(word: int, rng: Rng, row: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class CumulativeTable:
     """A distribution on 0, 1, ..., n whose cumulative probabilities are known to 128 bits.
 
     The distribution drawn differs from the exact one by at most n * 2^-128 in total variation.
@@ -41,10 +41,10 @@ class Table:
     cumulative: tuple[int, ...]  # floor(2^128 P(value <= i)) for i < n
 
     @classmethod
-    def of(cls, weights: Sequence[Decimal | Fraction | int]) -> Table:
+    def of(cls, weights: Sequence[Decimal | Fraction | int]) -> CumulativeTable:
         """The table of a distribution proportional to `weights`.
 
-        >>> Table.of([1, 1, 2]).choose(np.array([0, 2**62, 2**63, 2**64 - 1], dtype=np.uint64), Rng(1))
+        >>> CumulativeTable.of([1, 1, 2]).choose(np.array([0, 2**62, 2**63, 2**64 - 1], dtype=np.uint64), Rng(1))
         array([0, 1, 2, 2])
         """
         with localcontext(PRECISION):

@@ -18,7 +18,7 @@ from dp_accounting import DpEvent, NonPrivateDpEvent, NoOpDpEvent
 
 from fedsynth.errors import BadInput, NotPrivate
 from fedsynth.privacy import chain
-from fedsynth.privacy.accountant import Answer, answer
+from fedsynth.privacy.accountant import SpentEpsilon, answer
 from fedsynth.privacy.events import compose, event_from_json, event_to_json, repeat, replaced
 from fedsynth.privacy.mechanism import Charge, Trust, Unit, When
 
@@ -70,7 +70,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     """One line of the ledger, as written."""
 
     index: int
@@ -104,7 +104,7 @@ class Line:
         return Entry(event_from_json(self.event), public=public, **same)
 
     @property
-    def to_the_public(self) -> Line:
+    def to_the_public(self) -> LedgerLine:
         """The line as those see it who know no share of its noise: all but the participants."""
         return self if self.public is None else replace(self, event=self.public)
 
@@ -136,11 +136,11 @@ class Ledger:
         trust: Trust = "central",
         count: int = 1,
         run: str = "",
-    ) -> Line:
+    ) -> LedgerLine:
         """Write one release down; once this returns the line is on disk, and the release may leave."""
         return self.append_all([Entry(event, what, holder, unit, trust, count, run)])[0]
 
-    def append_all(self, entries: Sequence[Entry]) -> list[Line]:
+    def append_all(self, entries: Sequence[Entry]) -> list[LedgerLine]:
         """Write several releases with one wait for the disk, for example a round of many local clients."""
         with self.locked():
             self._refresh()
@@ -152,7 +152,7 @@ class Ledger:
             self._write(fresh)
             return [_line(line) for line in fresh]
 
-    def seal(self, files: Mapping[str, str]) -> Line:
+    def seal(self, files: Mapping[str, str]) -> LedgerLine:
         """Name the released files by their SHA-256, in a line that costs nothing; the last such line counts."""
         return self.append_all([Entry(NoOpDpEvent(), SEAL, count=0, files=dict(files))])[0]
 
@@ -174,12 +174,12 @@ class Ledger:
             finally:
                 self._depth -= 1
 
-    def lines(self, start: int = 0) -> list[Line]:
+    def lines(self, start: int = 0) -> list[LedgerLine]:
         """Every line from `start` on, also those that other runs wrote; refuses a ledger that somebody changed."""
         self._look()
         return [_line(line) for line in self._lines[start:]]
 
-    def releases(self) -> list[Line]:
+    def releases(self) -> list[LedgerLine]:
         """The lines that stand for a release: without seals and repairs, which cost nothing."""
         return [line for line in self.lines() if line.count]
 
@@ -211,7 +211,7 @@ class Ledger:
         unit: str | None = None,
         following: Sequence[Entry] = (),
         public: bool = False,
-    ) -> Answer:
+    ) -> SpentEpsilon:
         """Epsilon of whoever is worst off, and the accountant that gave it; `following` count as if already written.
 
         It holds against all participants; against the server and the `public` it may be smaller.
@@ -322,28 +322,28 @@ def upgraded(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "version": 1, "release": words["release"], "round": number, "session": session}
 
 
-def _line(data: dict[str, Any]) -> Line:
+def _line(data: dict[str, Any]) -> LedgerLine:
     if data.get("version", 1) not in (1, VERSION):
         raise BadInput(
             f"ledger line {data.get('index')} has version {data['version']}; this fedsynth reads up to {VERSION}: "
             "install a newer one"
         )
     try:
-        return Line(**upgraded(data))
+        return LedgerLine(**upgraded(data))
     except TypeError as error:
         raise BadInput(f"ledger line {data.get('index')} has unknown or missing fields: {error}") from error
 
 
-def plain(line: Line) -> dict[str, Any]:
+def plain(line: LedgerLine) -> dict[str, Any]:
     """The line as JSON values; a field that the line does not have is left out."""
     return {name: value for name, value in asdict(line).items() if value is not None}
 
 
-def _matches(line: Line, holder: str | None, unit: str | None) -> bool:
+def _matches(line: LedgerLine, holder: str | None, unit: str | None) -> bool:
     return holder in (None, line.holder) and unit in (None, line.unit)
 
 
-def _only_unit(lines: Sequence[Line]) -> str:
+def _only_unit(lines: Sequence[LedgerLine]) -> str:
     units = sorted({line.unit for line in lines if line.count})
     if len(units) > 1:
         raise BadInput(
@@ -352,10 +352,10 @@ def _only_unit(lines: Sequence[Line]) -> str:
     return units[0] if units else "client"
 
 
-def exposures(lines: Sequence[Line]) -> list[list[Line]]:
+def exposures(lines: Sequence[LedgerLine]) -> list[list[LedgerLine]]:
     """The lines that concern each client, those of everyone included; equal cases once."""
     common = [line for line in lines if line.holder in EVERYONE]
-    own: dict[str, list[Line]] = {}
+    own: dict[str, list[LedgerLine]] = {}
     for line in lines:
         if line.holder not in EVERYONE:
             own.setdefault(line.holder, []).append(line)
@@ -363,7 +363,7 @@ def exposures(lines: Sequence[Line]) -> list[list[Line]]:
     return [common + group for group in distinct.values()] or [common]
 
 
-def priced(line: Line | Entry, unit: str, adjacency: str) -> DpEvent:
+def priced(line: LedgerLine | Entry, unit: str, adjacency: str) -> DpEvent:
     """Return the cost of a line to one client, or one record, as an event to be accounted under `adjacency`.
 
     A record's change replaces its client's contribution; a guarantee for records says nothing about a client. Whoever

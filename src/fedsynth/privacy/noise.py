@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedsynth.errors import BadInput
 from fedsynth.privacy.clip import nearest_on_grid
-from fedsynth.privacy.draw import ONE, PRECISION, Table, refined, words
+from fedsynth.privacy.draw import ONE, PRECISION, CumulativeTable, refined, words
 from fedsynth.rng import Rng, expand_normal
 
 _TAIL = 13.5  # standard deviations; the mass beyond is under 2^-128
@@ -34,7 +34,7 @@ class _Blocks:
     """The half line 0, 1, 2, ... in blocks of 2^bits numbers, and how often each block is proposed."""
 
     bits: int
-    table: Table
+    table: CumulativeTable
     rate: Decimal  # 1 / (2 sigma^2)
 
 
@@ -46,7 +46,7 @@ def _blocks(sigma: float) -> _Blocks:
     with localcontext(PRECISION):
         rate = 1 / (2 * Decimal(sigma) ** 2)
         weights = [(-rate * Decimal(block << bits) ** 2).exp() for block in range(count)]
-    return _Blocks(bits, Table.of(weights), rate)
+    return _Blocks(bits, CumulativeTable.of(weights), rate)
 
 
 def discrete_gaussian(sigma: float, count: int, rng: Rng) -> np.ndarray:

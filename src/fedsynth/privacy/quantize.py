@@ -74,13 +74,13 @@ def _within(integers: Tensor, limit: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rotation:
+class HadamardRotation:
     """Random signs and a Walsh-Hadamard transform of each block of coordinates; `block=1` leaves a vector as it is.
 
     The signs are public and change with every round (`turn`). A coordinate of what comes out is a random signed sum:
     it exceeds `spread(p)` times the norm of what went in with probability at most p.
 
-    >>> Rotation(100, 4).length, Rotation.for_dim(421_696).block
+    >>> HadamardRotation(100, 4).length, HadamardRotation.for_dim(421_696).block
     (100, 8192)
     """
 
@@ -88,7 +88,7 @@ class Rotation:
     block: int = 1
 
     @classmethod
-    def for_dim(cls, dim: int) -> Rotation:
+    def for_dim(cls, dim: int) -> HadamardRotation:
         """The largest blocks that lengthen a vector by at most about 3%."""
         return cls(dim, 2 ** max(0, (dim // _PADDING).bit_length() - 1))
 
@@ -100,7 +100,7 @@ class Rotation:
     def spread(self, chance: float) -> float:
         """How much of a vector's norm one coordinate can hold, except with this chance.
 
-        >>> Rotation(10).spread(1e-9), round(Rotation(65536, 65536).spread(1e-9), 4)
+        >>> HadamardRotation(10).spread(1e-9), round(HadamardRotation(65536, 65536).spread(1e-9), 4)
         (1.0, 0.0256)
         """
         return min(1.0, math.sqrt(2.0 * math.log(2.0 / chance) / self.block))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.draw import PRECISION, Table, below, client_words
+from fedsynth.privacy.draw import PRECISION, CumulativeTable, below, client_words
 from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.privacy.mechanism import Release, State
 from fedsynth.rng import Rng
@@ -259,11 +259,11 @@ class Views:
 
 
 @lru_cache(maxsize=4096)
-def _coin(cells: int, epsilon: float) -> Table:
+def _coin(cells: int, epsilon: float) -> CumulativeTable:
     """0: a random cell, 1: the truth; a random cell is the truth once in `cells` draws."""
     with localcontext(PRECISION):
         gain = (Decimal(epsilon) * (1 - _SPARED)).exp() - 1
-        return Table.of([Decimal(cells), gain])
+        return CumulativeTable.of([Decimal(cells), gain])
 
 
 def ravel(codes: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.errors import BadInput
-from fedsynth.privacy.draw import PRECISION, Table, below, client_words
+from fedsynth.privacy.draw import PRECISION, CumulativeTable, below, client_words
 from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.privacy.mechanism import Release, State
 from fedsynth.rng import Rng
@@ -125,7 +125,7 @@ class SignDS:
 
 
 @lru_cache(maxsize=64)
-def hit_table(dim: int, favored: int, count: int, epsilon: float) -> Table:
+def hit_table(dim: int, favored: int, count: int, epsilon: float) -> CumulativeTable:
     """How many of the `count` indices fall among the favored ones.
 
     Sets with at least `threshold` hits are exp(epsilon) times as likely as others; the threshold is the one
@@ -139,7 +139,7 @@ def hit_table(dim: int, favored: int, count: int, epsilon: float) -> Table:
             for threshold in range(1, min(count, favored) + 1)
         ]
         best = max(tilted, key=_mean)
-        return Table.of(best)
+        return CumulativeTable.of(best)
 
 
 def _mean(weights: list[Decimal]) -> Decimal:

@@ -18,7 +18,7 @@ MOST = 1e12  # of anything: beyond it the accountants' arithmetic ends
 
 
 @dataclass(frozen=True)
-class Question:
+class PrivacyEquation:
     """The known values; None is what is solved for. The noise multiplier is relative to the clip."""
 
     delta: float
@@ -79,7 +79,7 @@ def check_words(**words: str) -> None:
             raise BadInput(f"--{option} {value}: {nearest(value, known[name])}{extra}")
 
 
-def solve(question: Question) -> tuple[Question, str, str]:
+def solve(question: PrivacyEquation) -> tuple[PrivacyEquation, str, str]:
     """Fill in the one value that is missing.
 
     Returns the question with all values, the name of the one that was missing, and the accountant that answered.
@@ -99,7 +99,7 @@ def solve(question: Question) -> tuple[Question, str, str]:
     return replace(solved, epsilon=cost.epsilon), missing[0], cost.accountant
 
 
-def _check(question: Question) -> None:
+def _check(question: PrivacyEquation) -> None:
     """Refuse values that cannot be."""
     for name in ("noise_multiplier", "epsilon"):
         value = getattr(question, name)
@@ -123,7 +123,7 @@ def _check(question: Question) -> None:
         )
 
 
-def _open_sampling(question: Question) -> str:
+def _open_sampling(question: PrivacyEquation) -> str:
     if question.sampling == "none" or question.rate is not None:
         return ""
     if question.clients is None and question.cohort is None:
@@ -140,7 +140,7 @@ def _what_to_give(missing: list[str]) -> str:
     return f"only one value can be solved for, but {listed} are missing; give all but one of them"
 
 
-def _solve_noise(question: Question) -> Question:
+def _solve_noise(question: PrivacyEquation) -> PrivacyEquation:
     assert question.epsilon is not None
     noise = calibrate(
         lambda z: question.event(noise_multiplier=z), question.epsilon, question.delta, **question.how
@@ -148,7 +148,7 @@ def _solve_noise(question: Question) -> Question:
     return replace(question, noise_multiplier=noise)
 
 
-def _solve_rounds(question: Question) -> Question:
+def _solve_rounds(question: PrivacyEquation) -> PrivacyEquation:
     assert question.epsilon is not None
     rounds = max_rounds(question.event(rounds=1), question.epsilon, question.delta, **question.how)
     if rounds < 1:
@@ -156,21 +156,23 @@ def _solve_rounds(question: Question) -> Question:
     return replace(question, rounds=rounds)
 
 
-def _solve_cohort(question: Question) -> Question:
+def _solve_cohort(question: PrivacyEquation) -> PrivacyEquation:
     cohort = _searched(question, max_cohort, "clients", "cohort")
     if not cohort:
         raise _impossible(question, "not even a cohort of one")
     return replace(question, cohort=cohort)
 
 
-def _solve_clients(question: Question) -> Question:
+def _solve_clients(question: PrivacyEquation) -> PrivacyEquation:
     clients = _searched(question, min_clients, "cohort", "clients")
     if clients is None:
         raise _impossible(question, "no number of clients")
     return replace(question, clients=clients)
 
 
-def _searched(question: Question, search: Callable[..., int | None], given: str, sought: str) -> int | None:
+def _searched(
+    question: PrivacyEquation, search: Callable[..., int | None], given: str, sought: str
+) -> int | None:
     """Search for the number `sought` where the other of cohort and clients is `given`."""
     known = getattr(question, given)
     assert question.epsilon is not None and known is not None
@@ -183,14 +185,14 @@ def _searched(question: Question, search: Callable[..., int | None], given: str,
     )
 
 
-def _impossible(question: Question, what: str) -> BudgetExhausted:
+def _impossible(question: PrivacyEquation, what: str) -> BudgetExhausted:
     return BudgetExhausted(
         f"{what} fits epsilon {question.epsilon:g} with noise multiplier {question.noise_multiplier:g}; "
         "use more noise or a larger epsilon"
     )
 
 
-_SOLVERS: dict[str, Callable[[Question], Question]] = {
+_SOLVERS: dict[str, Callable[[PrivacyEquation], PrivacyEquation]] = {
     "epsilon": lambda question: question,  # `solve` computes it in any case
     "noise_multiplier": _solve_noise,
     "rounds": _solve_rounds,

@@ -17,8 +17,8 @@ from typing import Any, Self
 from fedsynth.data.atomic import write_file
 from fedsynth.data.notebook import card
 from fedsynth.errors import BadInput, nearest
-from fedsynth.privacy.accountant import Answer, answer
-from fedsynth.privacy.ledger import EVERYONE, Ledger, Line, priced
+from fedsynth.privacy.accountant import SpentEpsilon, answer
+from fedsynth.privacy.ledger import EVERYONE, Ledger, LedgerLine, priced
 from fedsynth.privacy.pairs import SAMPLINGS
 from fedsynth.privacy.wording import (
     caveat_delta,
@@ -206,7 +206,7 @@ def _brief(value: Any) -> str:
     return f"a list of {len(value)}" if isinstance(value, tuple | list) else str(value)
 
 
-def _would_be(found: Answer | None, delta: float, seeded: bool) -> list[str]:
+def _would_be(found: SpentEpsilon | None, delta: float, seeded: bool) -> list[str]:
     if not seeded:
         return []
     finite = found is not None and math.isfinite(found.epsilon)
@@ -214,7 +214,7 @@ def _would_be(found: Answer | None, delta: float, seeded: bool) -> list[str]:
 
 
 def _against(
-    ledger: Ledger, found: Answer, delta: float, adjacency: str, accountant: str, unit: str
+    ledger: Ledger, found: SpentEpsilon, delta: float, adjacency: str, accountant: str, unit: str
 ) -> dict[str, float] | None:
     """Epsilon against those who know no share of the noise, beside that against a participant; None if they are one."""
     if all(line.to_the_public == line for line in ledger.lines()):
@@ -223,17 +223,17 @@ def _against(
     return {"public": public.epsilon, "participant": found.epsilon}
 
 
-def _trust(lines: Sequence[Line]) -> str:
+def _trust(lines: Sequence[LedgerLine]) -> str:
     """Who must be honest, by the most trusting release."""
     used = {line.trust for line in lines}
     return next((trust for trust in ("central", "distributed", "local") if trust in used), "none")
 
 
 def _releases(
-    lines: Sequence[Line], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
+    lines: Sequence[LedgerLine], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
 ) -> tuple[dict[str, Any], ...]:
     """The lines by kind of release; of local ones the count is that of the client who sent most."""
-    groups: dict[str, list[Line]] = {}
+    groups: dict[str, list[LedgerLine]] = {}
     for line in lines:
         key = json.dumps([_kind(line.release), line.event, line.holder in EVERYONE], sort_keys=True)
         groups.setdefault(key, []).append(line)
@@ -241,7 +241,7 @@ def _releases(
 
 
 def _release(
-    group: Sequence[Line], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
+    group: Sequence[LedgerLine], unit: str, delta: float, adjacency: str, accountant: str, claimed: bool
 ) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for line in group:

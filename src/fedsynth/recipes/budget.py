@@ -13,7 +13,7 @@ from dp_accounting import DpEvent
 from fedsynth.errors import BadInput, BudgetExhausted, NotPrivate
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy import account
-from fedsynth.privacy.ledger import Entry, Line, priced
+from fedsynth.privacy.ledger import Entry, LedgerLine, priced
 from fedsynth.recipes.registry import Recipe
 from fedsynth.recipes.task import Task
 
@@ -87,7 +87,11 @@ def sampling_of(algorithm: Algorithm) -> str:
 
 
 def fit_budget(
-    recipe: Recipe, task: Task, values: Mapping[str, Any], target: Target, paid: Sequence[Line | Entry] = ()
+    recipe: Recipe,
+    task: Task,
+    values: Mapping[str, Any],
+    target: Target,
+    paid: Sequence[LedgerLine | Entry] = (),
 ) -> tuple[Algorithm, dict[str, Any]]:
     """The algorithm that spends at most the target together with what was `paid` before, and its arguments.
 
@@ -128,7 +132,7 @@ def fit_budget(
 
 
 def _with_whole_budget(
-    recipe: Recipe, task: Task, chosen: dict[str, Any], target: Target, paid: Sequence[Line | Entry]
+    recipe: Recipe, task: Task, chosen: dict[str, Any], target: Target, paid: Sequence[LedgerLine | Entry]
 ) -> tuple[Algorithm, dict[str, Any]]:
     """The algorithm of pure epsilon whose clients may spend the most that fits the target, each for itself."""
     if target.noise_multiplier is not None:
@@ -153,7 +157,7 @@ def _with_whole_budget(
     return recipe.build(task, chosen), chosen
 
 
-def _earlier(paid: Sequence[Line | Entry], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
+def _earlier(paid: Sequence[LedgerLine | Entry], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
     """The releases before training, such as a schema, as the statement will price them; refused if nothing is left."""
     earlier = [priced(line, unit, adjacency) for line in paid]
     spent = account.epsilon(account.compose(earlier), target.delta, adjacency=adjacency) if earlier else 0.0

@@ -19,7 +19,7 @@ from fedsynth.recipes.usefulness import doubt, noise_in_mean
 
 
 @dataclass(frozen=True)
-class Population:
+class PlanPopulation:
     """Whom a plan is for, and what may be spent on each of them."""
 
     clients: int
@@ -60,7 +60,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """A run as it is planned, with what is needed to see it elsewhere; or the reason why there is none."""
 
     recipe: Recipe
@@ -97,8 +97,8 @@ class Plan:
 
 
 def plan_run(
-    recipe: Recipe, schema: Schema, people: Population, unit: str | None = None, trust: str | None = None
-) -> Plan:
+    recipe: Recipe, schema: Schema, people: PlanPopulation, unit: str | None = None, trust: str | None = None
+) -> RunPlan:
     """The run that spends the budget with the recipe's defaults, everything that it releases paid for."""
     whom, trusted = recipe.protection(unit, trust)
     clients = 1 if recipe.pooled else people.clients
@@ -109,8 +109,8 @@ def plan_run(
         algorithm, values = fit_budget(recipe, task, recipe.values(changes), target)
         run = _described(recipe, task, algorithm, values, people.delta)
     except FedsynthError as error:
-        return Plan(recipe, whom, trusted, problem=str(error))
-    return Plan(recipe, whom, trusted, "", doubt(algorithm, task) or "", run, task, values)
+        return RunPlan(recipe, whom, trusted, problem=str(error))
+    return RunPlan(recipe, whom, trusted, "", doubt(algorithm, task) or "", run, task, values)
 
 
 def _described(

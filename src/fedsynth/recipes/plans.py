@@ -13,7 +13,7 @@ from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.recipes.choice import Choice, choose
 from fedsynth.recipes.measured import expectation
-from fedsynth.recipes.planned import Plan, PlannedRun, Population, plan_run
+from fedsynth.recipes.planned import PlannedRun, PlanPopulation, RunPlan, plan_run
 from fedsynth.recipes.registry import all_recipes, recipe_named
 
 MOST_EPSILON = 500.0  # e^epsilon is beyond the largest number soon after
@@ -33,10 +33,10 @@ Progress = Callable[[str, int, int], None]  # which recipe, how many are done, o
 class Plans:
     """The cost of privacy: `str` is the table, `runs` its lines, `projections` the cost among more clients."""
 
-    population: Population
+    population: PlanPopulation
     choice: Choice | None  # the recipe that `auto` takes; None if another was named
-    main: Plan  # of the recipe that would run
-    every: tuple[Plan, ...]
+    main: RunPlan  # of the recipe that would run
+    every: tuple[RunPlan, ...]
     projections: tuple[PlannedRun, ...]
 
     @property
@@ -123,7 +123,7 @@ class Plans:
 
 def make_plans(
     schema: Schema,
-    population: Population,
+    population: PlanPopulation,
     recipe: str | None = None,
     unit: str | None = None,
     trust: str | None = None,
@@ -194,5 +194,5 @@ def _described(run: PlannedRun) -> str:
     )
 
 
-def _problem(plan: Plan) -> str:
+def _problem(plan: RunPlan) -> str:
     return f"{plan.recipe.name} ({plan.unit}, {plan.trust}) is not planned: {plan.problem}"

@@ -97,8 +97,8 @@ def choices(x: Tensor, blocks: tuple[Block, ...]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Return the first messages of clients with one row each, as a server sees them, and the true rows."""
+class FirstRound:
+    """The first messages of clients with one row each, as a server sees them, and the true rows."""
 
     rows: Clients
     start: ServerState
@@ -107,7 +107,7 @@ class Seen:
     visible: bool  # whether the transport shows single updates
 
 
-def first_round(algorithm: Algorithm, rows: Clients, most: int, rng: Rng) -> Seen:
+def first_round(algorithm: Algorithm, rows: Clients, most: int, rng: Rng) -> FirstRound:
     """The first round, in which each of at most so many rows is a client of its own."""
     count = min(rows.rows, most)
     single = Clients(rows.x[:count], rows.y[:count], np.arange(count + 1, dtype=np.int64))
@@ -120,7 +120,7 @@ def first_round(algorithm: Algorithm, rows: Clients, most: int, rng: Rng) -> See
     opened = algorithm.transport.open(algorithm.wire, total)
     noisy, _ = algorithm.mechanism.estimate(opened, 1.0, state.mechanism, rng.at("estimate"))
     shown = not (algorithm.transport.blind or algorithm.transport.needs_cohort)
-    return Seen(single, state, messages, noisy.float(), shown)
+    return FirstRound(single, state, messages, noisy.float(), shown)
 
 
 def _share(guessed: Tensor, truth: Tensor) -> float:

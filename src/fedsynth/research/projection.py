@@ -20,7 +20,7 @@ from fedsynth.privacy.mechanism import Trust
 
 
 @dataclass(frozen=True)
-class Training:
+class ProjectedTraining:
     """A run by what decides its cost and its noise; `noise_multiplier` is relative to the clip."""
 
     clients: int
@@ -55,7 +55,7 @@ def default_delta(population: int) -> float:
 
 
 def project_central(
-    training: Training,
+    training: ProjectedTraining,
     population: int,
     *,
     delta: float | None = None,
@@ -67,7 +67,7 @@ def project_central(
 ) -> Projection:
     """The cost with the same noise in the mean, a trusted server and a cohort large enough for `noise_multiplier`.
 
-    >>> simulated = Training(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
+    >>> simulated = ProjectedTraining(clients=3400, cohort=10, noise_multiplier=0.01, rounds=1000)
     >>> projected = project_central(simulated, 2_000_000, delta=5e-9)
     >>> projected.cohort, round(projected.epsilon, 2)
     (1000.0, 0.16)
@@ -91,7 +91,11 @@ def _sampled(event: DpEvent, sampling: str, cohort: float, population: int) -> D
 
 
 def project_local(
-    training: Training, population: int, *, delta: float | None = None, adjacency: str = "replace-one"
+    training: ProjectedTraining,
+    population: int,
+    *,
+    delta: float | None = None,
+    adjacency: str = "replace-one",
 ) -> Projection:
     """The cost for each client with the same noise in the mean and nobody to trust.
 

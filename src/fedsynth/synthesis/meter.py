@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp_accounting import DpEvent
 
 from fedsynth.privacy import account
-from fedsynth.privacy.ledger import Line, exposures, priced
+from fedsynth.privacy.ledger import LedgerLine, exposures, priced
 from fedsynth.recipes.budget import Target
 
 
@@ -43,7 +43,7 @@ class Meter:
         return self.last
 
 
-def worst_off(lines: Sequence[Line], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
+def worst_off(lines: Sequence[LedgerLine], target: Target, unit: str, adjacency: str) -> list[DpEvent]:
     """The cost of the lines to the client that paid most, or to a record of it."""
     groups = [[priced(line, unit, adjacency) for line in group] for group in exposures(lines)]
     if len(groups) == 1:

@@ -18,7 +18,7 @@ from fedsynth.data.column import Column
 from fedsynth.data.declaration import Declared, declared
 from fedsynth.data.draft import Draft
 from fedsynth.data.linked import MOST, LinkedTable
-from fedsynth.data.linked_draft import Link, describe_table, links_by_name
+from fedsynth.data.linked_draft import TableLink, describe_table, links_by_name
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput, BudgetExhausted
 from fedsynth.privacy.ledger import Ledger
@@ -105,12 +105,12 @@ def _count_type(table: str) -> Declared:
     return declared({"name": _count_name(table), "type": "integer", "missing": False})
 
 
-def _children(name: str, links: Mapping[str, Link]) -> list[str]:
+def _children(name: str, links: Mapping[str, TableLink]) -> list[str]:
     return [child for child, link in links.items() if link.parent == name]
 
 
 def _owners(
-    frames: Mapping[str, pd.DataFrame], links: Mapping[str, Link]
+    frames: Mapping[str, pd.DataFrame], links: Mapping[str, TableLink]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The person of each row, and the row of its parent, table by table; rows that belong to nobody are refused."""
     owners: dict[str, np.ndarray] = {}
@@ -136,7 +136,7 @@ def _owners(
 def _paid_columns(
     name: str,
     frames: Mapping[str, pd.DataFrame],
-    links: Mapping[str, Link],
+    links: Mapping[str, TableLink],
     positions: Mapping[str, np.ndarray],
 ) -> pd.DataFrame:
     """The columns of a table that are paid for: its own, and how many children each row has."""

@@ -14,7 +14,7 @@ from fedsynth.federation.algorithm import Algorithm
 from fedsynth.federation.schedule import Clock
 from fedsynth.privacy.budget import Budget
 from fedsynth.privacy.chain import head_path
-from fedsynth.privacy.ledger import Entry, Ledger, Line
+from fedsynth.privacy.ledger import Entry, Ledger, LedgerLine
 from fedsynth.privacy.mechanism import Charge, Unit, When
 from fedsynth.recipes.budget import Target
 from fedsynth.rng import Rng
@@ -59,14 +59,14 @@ def check_payer(schema: Schema, client_column: str | None, unit: Unit) -> None:
 
 
 @dataclass(frozen=True)
-class Policy:
+class BudgetPolicy:
     """The most that may ever be spent on a data set, and the ledger of all runs on it, beside the policy's file."""
 
     budget: Budget
     ledger: Ledger
 
     @classmethod
-    def load(cls, path: Path | str) -> Policy:
+    def load(cls, path: Path | str) -> BudgetPolicy:
         """Read a budget file; its ledger is created with the first release."""
         return cls(Budget.load(path), Ledger(beside(path)))
 
@@ -81,7 +81,7 @@ class Policy:
             self.ledger.append_all([replace(line.entry, run=_mark(line)) for line in lines])
 
 
-def _mark(line: Line) -> str:
+def _mark(line: LedgerLine) -> str:
     """A name for one line of a schema's ledger, by which it is known again."""
     return f"schema {line.hash[:16]}"
 
@@ -92,7 +92,7 @@ class Payer:
 
     ledger: Ledger
     name: str
-    policy: Policy | None = None
+    policy: BudgetPolicy | None = None
     cap: Budget | None = None
 
     def capped(self, target: Target, unit: Unit, adjacency: str) -> Payer:

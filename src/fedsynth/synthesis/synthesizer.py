@@ -27,7 +27,7 @@ from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.forecast import Forecast, forecast
 from fedsynth.synthesis.generator import Generator
 from fedsynth.synthesis.inputs import source_of
-from fedsynth.synthesis.payer import Payer, Policy, check_payer, ledger_of
+from fedsynth.synthesis.payer import BudgetPolicy, Payer, check_payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release
 from fedsynth.synthesis.released_files import checked_run, write_result
 from fedsynth.synthesis.request import AUTO, Request
@@ -257,7 +257,9 @@ class Synthesizer:
 
     def _payer(self, place: Folder | None) -> Payer:
         name = place.path.name if place else "memory"
-        return Payer(self._ledger, name, Policy.load(self.request.budget) if self.request.budget else None)
+        return Payer(
+            self._ledger, name, BudgetPolicy.load(self.request.budget) if self.request.budget else None
+        )
 
     def _finish(
         self,

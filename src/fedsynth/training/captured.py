@@ -37,7 +37,7 @@ class Draws:
 class Tapes:
     """The CUDA graphs of a phase, by sizes: steps of training, and the draws before or in them."""
 
-    steps: dict[object, tuple[Stage, Recording]] = field(default_factory=dict)
+    steps: dict[object, tuple[BatchBuffer, Recording]] = field(default_factory=dict)
     plays: dict[object, Played | None] = field(default_factory=dict)
 
     @cached_property
@@ -45,7 +45,9 @@ class Tapes:
         """Memory in which all recorded work is done but for steps: large once, not for each size."""
         return torch.cuda.graph_pool_handle()
 
-    def step(self, sizes: object, make: Callable[[], tuple[Stage, Recording]]) -> tuple[Stage, Recording]:
+    def step(
+        self, sizes: object, make: Callable[[], tuple[BatchBuffer, Recording]]
+    ) -> tuple[BatchBuffer, Recording]:
         """The recorded step for these sizes; `make` records it."""
         if sizes not in self.steps:
             if len(self.steps) >= _MOST_STEPS:
@@ -65,7 +67,7 @@ class Tapes:
         return work(*inputs) if tape is None else tape.play(*inputs)
 
 
-class Stage:
+class BatchBuffer:
     """Room for the batches of several steps; `batch` gives that of the step whose turn it is."""
 
     def __init__(self, x: Tensor, steps: int, draws: Draws) -> None:
@@ -118,8 +120,8 @@ def replayed(
     """The carry after all steps, each `step(carry, fixed, batch, noise)`, which `kind` tells from others."""
     at_once = steps_at_once(data.x, draws)
 
-    def make() -> tuple[Stage, Recording]:
-        stage = Stage(data.x, at_once, draws)
+    def make() -> tuple[BatchBuffer, Recording]:
+        stage = BatchBuffer(data.x, at_once, draws)
         stage.fill(data, draws, 0)
         return stage, Recording(lambda carry, fixed: step(carry, fixed, *stage.batch()), carry, fixed)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedsynth.errors import BadInput, Incompatible, NotPrivate
 from fedsynth.rng import Rng
-from fedsynth.transport.he_packing import PAPER, Approximate, Layout, Packed
+from fedsynth.transport.he_packing import PAPER, Approximate, Packed, SlotLayout
 from fedsynth.transport.he_scheme import Keys, add, ciphertext, saved
 from fedsynth.transport.ring import Parties, Ring
 from fedsynth.transport.wire import Real, Wire
@@ -49,7 +49,7 @@ _QUERIES = "One-shot questions, such as the class balance, are not sealed."
 class SealedSum:
     """A sum that nobody here can open: ciphertexts, and how many clients are in them. It grows with neither."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: SlotLayout) -> None:
         self.layout = layout
         self.count = 0
         self.ciphertexts: list[Any] = []
@@ -102,7 +102,7 @@ class Homomorphic:
     reach: float = 8.0
     least_bits: int = 16
     keys: Keys | None = None
-    layout: Layout | None = None
+    layout: SlotLayout | None = None
     parties: Parties | None = None  # over whom a mechanism shared its noise out
     needs_cohort: bool = False
 
@@ -125,7 +125,7 @@ class Homomorphic:
         fixed = self.keys.parameters if self.keys else None
         if wire.kind == "ring":
             ring = cast(Ring, wire)
-            packed: Layout = Packed.planned(
+            packed: SlotLayout = Packed.planned(
                 wire.dim, clients, ring_bits=ring.bits, secret=self.blind, fixed=fixed
             )
             return replace(self, layout=packed, parties=ring.parties)
@@ -149,7 +149,7 @@ class Homomorphic:
         return self.keys or Keys.fresh(self.laid_out.parameters)
 
     @property
-    def laid_out(self) -> Layout:
+    def laid_out(self) -> SlotLayout:
         """The layout, once it is known what is summed."""
         if self.layout is None:
             raise Incompatible(
@@ -223,12 +223,12 @@ class Homomorphic:
         return numbers / total.count if self.blind else numbers
 
 
-def _joined(layout: Layout, fingerprint: bytes, count: int, pieces: list[bytes]) -> bytes:
+def _joined(layout: SlotLayout, fingerprint: bytes, count: int, pieces: list[bytes]) -> bytes:
     head = _HEAD.pack(_MAGIC, _VERSION, fingerprint, layout.digest, count, len(pieces))
     return b"".join([head, *(part for piece in pieces for part in (_LENGTH.pack(len(piece)), piece))])
 
 
-def _parsed(sealed: bytes, layout: Layout, fingerprint: bytes) -> tuple[int, list[memoryview]]:
+def _parsed(sealed: bytes, layout: SlotLayout, fingerprint: bytes) -> tuple[int, list[memoryview]]:
     """Clients and ciphertexts of a message, every length and name in it checked."""
     if len(sealed) < _HEAD.size:
         raise BadInput(
@@ -255,7 +255,7 @@ def _parsed(sealed: bytes, layout: Layout, fingerprint: bytes) -> tuple[int, lis
     return count, list(_pieces(memoryview(sealed)[_HEAD.size :], pieces, layout))
 
 
-def _pieces(body: memoryview, count: int, layout: Layout) -> Iterator[memoryview]:
+def _pieces(body: memoryview, count: int, layout: SlotLayout) -> Iterator[memoryview]:
     parameters = layout.parameters
     most = 16 * parameters.degree * (len(parameters.modulus_bits) - 1) + _SLACK
     at = 0

@@ -32,7 +32,7 @@ _MOST_PLAIN = 60
 _MOST_SUM = 2**48  # of a field, so that float64 holds it exactly
 
 
-class Layout(Protocol):
+class SlotLayout(Protocol):
     """Where each number of a vector lies, and how it becomes something that a ciphertext can hold."""
 
     @property
@@ -88,11 +88,11 @@ class Layout(Protocol):
 
 
 @dataclass(frozen=True)
-class Grid:
+class PackingGrid:
     """Integers that one client may send: reals within `reach` in steps of a power of two, or a ring of `bits`.
 
-    >>> Grid.real(1.0, levels=65535)
-    Grid(step=3.0517578125e-05, most=32767, bits=0)
+    >>> PackingGrid.real(1.0, levels=65535)
+    PackingGrid(step=3.0517578125e-05, most=32767, bits=0)
     """
 
     step: float
@@ -100,7 +100,7 @@ class Grid:
     bits: int = 0  # a ring: integers below 2^bits; reals: 0
 
     @classmethod
-    def real(cls, reach: float, levels: int) -> Grid:
+    def real(cls, reach: float, levels: int) -> PackingGrid:
         """The finest grid with integers up to `levels` that has numbers up to `reach`, or to one step below it."""
         step = math.ldexp(1.0, math.ceil(math.log2(2.0 * reach / (levels + 1))))
         return cls(step, min(math.floor(reach / step), levels // 2))
@@ -125,7 +125,7 @@ class Packed:
     clients: int
     fields: int
     base: int
-    grid: Grid
+    grid: PackingGrid
     secret: bool = True  # whether clients seal with the secret key; noise is far smaller then
 
     def __post_init__(self) -> None:
@@ -182,7 +182,7 @@ class Packed:
         levels = (base - 1) // clients
         if levels + 1 < 2**needed:
             return None
-        grid = Grid(1.0, 0, ring_bits) if ring_bits else Grid.real(reach, levels)
+        grid = PackingGrid(1.0, 0, ring_bits) if ring_bits else PackingGrid.real(reach, levels)
         return cls(parameters, dim, clients, fields, base, grid, secret)
 
     @property

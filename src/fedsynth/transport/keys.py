@@ -54,7 +54,7 @@ stays beside the new one as he-SERIAL.secret until you delete it, to open what w
 
 
 @dataclass(frozen=True)
-class Record:
+class KeyRecord:
     """The public description of a folder of keys."""
 
     serial: int
@@ -90,7 +90,7 @@ class Record:
         }
 
     @classmethod
-    def load(cls, folder: Path) -> Record:
+    def load(cls, folder: Path) -> KeyRecord:
         """The record of a folder made by `create`."""
         path = folder / RECORD
         if not path.is_file():
@@ -121,7 +121,7 @@ def create(
     holder: str | None = None,
     scheme: str = "bfv",
     ring_bits: int = 0,
-) -> Record:
+) -> KeyRecord:
     """Make key material in a new folder: a subfolder for the server and one for each site (or for all clients).
 
     `clients` is the most that will be in one sum; without it, the number of sites. With a `holder` that site alone can
@@ -138,7 +138,7 @@ def create(
     keys = Keys.fresh(parameters)
     identities = {name: Identity.fresh() for name in sites}
     public = {name: identity.public.hex() for name, identity in identities.items()}
-    record = Record(1, _now(), parameters, count, keys.fingerprint.hex(), public, holder)
+    record = KeyRecord(1, _now(), parameters, count, keys.fingerprint.hex(), public, holder)
     out.mkdir(mode=0o700, parents=True)
     for name, identity in identities.items():
         _identity(out / name, name, identity)
@@ -148,12 +148,12 @@ def create(
 
 def renew(
     folder: Path, identities: Sequence[str] = (), *, add: Sequence[str] = (), drop: Sequence[str] = ()
-) -> Record:
+) -> KeyRecord:
     """Replace the encryption keys, and these sites' identities; old secrets stay beside as he-SERIAL.secret.
 
     Sites to `add` get a folder and an identity, those to `drop` are no longer known to the others.
     """
-    old = Record.load(folder)
+    old = KeyRecord.load(folder)
     for flag, names in (("identity", identities), ("drop", drop)):
         unknown = [name for name in names if name not in old.sites]
         if unknown:
@@ -169,14 +169,14 @@ def renew(
         kept = folder / party / SECRET
         if kept.exists():
             kept.rename(kept.with_name(f"he-{old.serial}.secret"))
-    record = Record(
+    record = KeyRecord(
         old.serial + 1, _now(), old.parameters, old.clients, keys.fingerprint.hex(), public, old.holder
     )
     _write(folder, record, keys)
     return record
 
 
-def _check_members(old: Record, add: Sequence[str], drop: Sequence[str]) -> None:
+def _check_members(old: KeyRecord, add: Sequence[str], drop: Sequence[str]) -> None:
     for name in add:
         if name in old.sites or list(add).count(name) > 1:
             raise BadInput(
@@ -197,7 +197,7 @@ def _check_members(old: Record, add: Sequence[str], drop: Sequence[str]) -> None
 
 def problems(folder: Path) -> list[str]:
     """List the problems of a folder of keys: secrets that others could read or that lie with the server."""
-    record = Record.load(folder)
+    record = KeyRecord.load(folder)
     sentences = []
     for path in sorted(folder.rglob("*")):
         secret = path.name == IDENTITY or path.suffix == ".secret"
@@ -301,7 +301,7 @@ def _check_sites(sites: Sequence[str]) -> None:
         )
 
 
-def _write(folder: Path, record: Record, keys: Keys) -> None:
+def _write(folder: Path, record: KeyRecord, keys: Keys) -> None:
     """The files of all parties; secrets first, so that a record never names a key that is not there."""
     named = json.dumps(record.sites, indent=1) + "\n"
     for party in record.parties:
@@ -327,7 +327,7 @@ def _write(folder: Path, record: Record, keys: Keys) -> None:
     write_file(folder / "README.txt", _README.format(parties="\n".join(lines), opens=opens))
 
 
-def _whose(party: str, record: Record) -> str:
+def _whose(party: str, record: KeyRecord) -> str:
     if party == CLIENTS:
         return "every client gets a copy: seals its messages, opens the averages"
     if party in record.openers:

@@ -10,7 +10,13 @@ from dp_accounting import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 
 from fedsynth.assess.audit.audit import audit
 from fedsynth.assess.audit.audit_setup import EXAMPLE, Setup
-from fedsynth.assess.audit.canary import Game, Seen, log_likelihood, made_up, watch_clients
+from fedsynth.assess.audit.canary import (
+    CanaryGame,
+    CanaryObservations,
+    log_likelihood,
+    made_up,
+    watch_clients,
+)
 from fedsynth.assess.audit.noise_family import NoiseFamily, with_noise
 from fedsynth.assess.audit.one_run import one_run
 from fedsynth.assess.audit.white_box import white_box
@@ -107,14 +113,14 @@ def test_the_same_seed_gives_the_same_audit_and_fresh_noise_another():
     settings = {"canaries": 200, "runs": 1}
     first, second = (audit(algorithm, EXAMPLE, 1e-5, **settings, rng=Rng(5)) for _ in range(2))
     assert first == second
-    game = Game(algorithm, 200, algorithm.charges()[0].event, Rng())
+    game = CanaryGame(algorithm, 200, algorithm.charges()[0].event, Rng())
     assert watch_clients(game, EXAMPLE).scores.shape == (200,)
 
 
 def gaussian_seen(noise, count=20_000, seed=0):
     draw = np.random.default_rng(seed)
     inside = draw.random(count) < 0.5
-    return Seen(inside, draw.standard_normal(count) * noise + inside - 0.5)
+    return CanaryObservations(inside, draw.standard_normal(count) * noise + inside - 0.5)
 
 
 GAUSSIAN = NoiseFamily(GaussianDpEvent(1.0), 1, "add-remove")
@@ -131,14 +137,14 @@ def test_white_box_bounds_prove_most_of_a_gaussian_and_rarely_more():
 
 def test_scores_without_meaning_prove_nothing():
     draw = np.random.default_rng(1)
-    nothing = Seen(draw.random(2000) < 0.5, draw.standard_normal(2000))
+    nothing = CanaryObservations(draw.random(2000) < 0.5, draw.standard_normal(2000))
     assert white_box(nothing, GAUSSIAN, 1e-5, 0.99).epsilon_lower == 0.0
     assert one_run(nothing, GAUSSIAN, 1e-5, 0.99).epsilon_lower == 0.0
 
 
 def test_perfect_guesses_prove_a_lot():
     inside = np.random.default_rng(1).random(2000) < 0.5
-    perfect = Seen(inside, inside.astype(float) + np.arange(2000) * 1e-6)
+    perfect = CanaryObservations(inside, inside.astype(float) + np.arange(2000) * 1e-6)
     assert white_box(perfect, GAUSSIAN, 1e-5, 0.99).epsilon_lower > 10
     assert one_run(perfect, GAUSSIAN, 1e-5, 0.99).epsilon_lower > 3
 

@@ -10,9 +10,9 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 from fedsynth.assess.attacks.ceiling import Ceiling
-from fedsynth.assess.audit.canary import Seen
+from fedsynth.assess.audit.canary import CanaryObservations
 from fedsynth.assess.audit.noise_family import NoiseFamily
-from fedsynth.assess.audit.one_run import Plan, excluded, one_run, planned
+from fedsynth.assess.audit.one_run import GuessCounts, excluded, one_run, planned
 from fedsynth.privacy import account
 
 DELTA, LEVEL = 1e-5, 0.05
@@ -29,7 +29,9 @@ def simulated(noise, canaries, seed, shared=0.0):
     draw = np.random.default_rng(seed)
     inside = draw.random(canaries) < 0.5
     own, common = draw.standard_normal(canaries), draw.standard_normal()
-    return Seen(inside, inside - 0.5 + noise * (np.sqrt(1 - shared) * own + np.sqrt(shared) * common))
+    return CanaryObservations(
+        inside, inside - 0.5 + noise * (np.sqrt(1 - shared) * own + np.sqrt(shared) * common)
+    )
 
 
 def largest_chance(ceiling, correct, guesses, canaries):
@@ -136,7 +138,7 @@ def test_guesses_are_planned_from_public_numbers_and_one_sided_where_the_lowest_
 def test_guesses_of_one_kind_may_use_the_curve_twice():
     """All guesses are "in": a canary that is in is found by chance TPR, and half of the canaries are in."""
     curve, canaries, guesses = gaussian_ceiling(1.0).false_positive_rate, 40, 10
-    one, both = Plan(guesses, 0), Plan(guesses // 2, guesses // 2)
+    one, both = GuessCounts(guesses, 0), GuessCounts(guesses // 2, guesses // 2)
     levels = np.geomspace(1e-4, 0.9, 60)
     first = [
         next(level for level in levels if plan.excludes(curve, 10, canaries, level)) for plan in (one, both)

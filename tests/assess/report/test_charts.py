@@ -12,7 +12,7 @@ from fedsynth.assess.report.histogram import spread
 from fedsynth.assess.report.markup import join, tag
 from fedsynth.assess.report.matrix import matrix, worst_columns
 from fedsynth.assess.report.picture import tiles
-from fedsynth.assess.report.scale_chart import Mark, Release, epsilon_ruler, meter, timeline
+from fedsynth.assess.report.scale_chart import Mark, TimelineRow, epsilon_ruler, meter, timeline
 from fedsynth.assess.report.scatter import Seat, seats
 from fedsynth.errors import BadInput
 
@@ -112,7 +112,7 @@ def test_claim_audit_and_attacks_are_on_one_scale():
 
 
 def test_the_timeline_has_a_stroke_for_each_line_of_the_ledger():
-    drawn = timeline([Release("sum", range(60), [str(i) for i in range(60)])], 60)
+    drawn = timeline([TimelineRow("sum", range(60), [str(i) for i in range(60)])], 60)
     assert len(list(marks(drawn, "strokes")[0])) == 60
 
 

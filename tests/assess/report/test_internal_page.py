@@ -10,7 +10,7 @@ from fedsynth.assess.report.attack_chapter import attack_chapter
 from fedsynth.assess.report.comparison_chapters import failures, useful_chapter
 from fedsynth.assess.report.internal import internal_page
 from fedsynth.assess.report.markup import join
-from fedsynth.assess.report.record import Record
+from fedsynth.assess.report.record import RunRecord
 from fedsynth.assess.scores.score import failure
 from fedsynth.assess.suite import Evaluation
 from fedsynth.data.schema import Schema
@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def text(run):
-    return internal_page(Record.read(run, scored()))
+    return internal_page(RunRecord.read(run, scored()))
 
 
 def test_the_page_says_that_it_is_internal(text):
@@ -50,7 +50,7 @@ def test_many_failures_for_one_reason_are_counted_and_usefulness_points_to_them(
 
 
 def test_every_line_of_the_ledger_is_in_the_timeline(run, text):
-    lines = [line for line in Record.read(run, None).lines if line.files is None]
+    lines = [line for line in RunRecord.read(run, None).lines if line.files is None]
     assert len(lines) == 4
     assert all(f"line {line.index}: {line.what}" in text for line in lines)
 
@@ -67,12 +67,12 @@ def test_the_page_loads_nothing_and_is_small(text):
 
 
 def test_without_scores_the_page_still_tells_of_privacy(run):
-    text = internal_page(Record.read(run, None))
+    text = internal_page(RunRecord.read(run, None))
     assert "Not measured" in text and "What was released" in text
 
 
 def test_an_evaluation_without_details_is_enough(run):
-    assert "column pairs" in internal_page(Record.read(run, Evaluation(scored().scores)))
+    assert "column pairs" in internal_page(RunRecord.read(run, Evaluation(scored().scores)))
 
 
 def test_a_changed_ledger_gives_no_page(tmp_path):
@@ -80,21 +80,21 @@ def test_a_changed_ledger_gives_no_page(tmp_path):
     ledger = run / "ledger.jsonl"
     ledger.write_text(ledger.read_text().replace('"count":1', '"count":0', 1))
     with pytest.raises(NotPrivate, match="somebody changed it"):
-        Record.read(run, None)
+        RunRecord.read(run, None)
 
 
 def test_an_unfinished_run_is_refused(tmp_path):
     run = make_run(tmp_path)
     (run / "generator.safetensors").unlink()
     with pytest.raises(BadInput, match="not finished"):
-        Record.read(run, None)
+        RunRecord.read(run, None)
 
 
 def test_images_are_shown_beside_real_ones_and_above_their_nearest(run):
     schema = Schema.from_dict({"version": 1, "kind": "image", "height": 8, "width": 8, "channels": 1})
     images = np.zeros((20, 8, 8), dtype=np.uint8), None
     near = {"images": {"nearest": [{"synthetic": 3, "real": 4, "distance": 0.1}]}}
-    record = Record.read(run, Evaluation(scored().scores, near))
+    record = RunRecord.read(run, Evaluation(scored().scores, near))
     released = replace(record.released, schema=schema, synthetic=images)
     text = internal_page(replace(record, released=released, real=images))
     assert text.count("data:image/png;base64,") == 4  # real, synthetic, nearest, sample
@@ -102,7 +102,7 @@ def test_images_are_shown_beside_real_ones_and_above_their_nearest(run):
 
 def test_texts_are_quoted_and_cut(run):
     details = {"texts": {"synthetic": ["a <b> word", "x" * 1000]}}
-    text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
+    text = internal_page(RunRecord.read(run, Evaluation(scored().scores, details)))
     assert "a &lt;b&gt; word</blockquote>" in text and "x" * 401 not in text
 
 
@@ -114,7 +114,7 @@ def test_the_page_of_a_very_wide_table_stays_below_5_megabytes(run):
     square = np.eye(400).tolist()
     wide = {"names": [each["name"] for each in columns], "real": square, "synthetic": square}
     details = {"columns": columns, "associations": wide}
-    text = internal_page(Record.read(run, Evaluation(scored().scores, details)))
+    text = internal_page(RunRecord.read(run, Evaluation(scored().scores, details)))
     assert len(text.encode()) < 5_000_000
     assert "280 more columns are left out" in text
 

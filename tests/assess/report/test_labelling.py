@@ -6,7 +6,7 @@ import pytest
 from fedsynth.assess.report.inspection import inspection_page
 from fedsynth.assess.report.labelling import labelling_page
 from fedsynth.data.schema import Column, Schema
-from fedsynth.inspection.findings import Findings, Model
+from fedsynth.inspection.findings import Findings, SelectionModel
 from fedsynth.inspection.sample import Sample
 from fedsynth.inspection.selection import Share
 from fedsynth.inspection.unlabelled import without_label
@@ -22,7 +22,7 @@ ASKED = Schema(
 
 def model(level, share):
     images = np.full((12, 8, 8), level, dtype=np.uint8)
-    return Model("all rows", None, Sample(without_label(ASKED), (images, None)), Share(share, 0.01))
+    return SelectionModel("all rows", None, Sample(without_label(ASKED), (images, None)), Share(share, 0.01))
 
 
 def findings(contrast=(), null=(), shares=(0.5, 0.5)):

@@ -11,7 +11,7 @@ from fedsynth.assess.report.internal import write_report
 from fedsynth.assess.report.labelling import labelling_page
 from fedsynth.assess.report.plan_plot import save_plot
 from fedsynth.assess.report.public import write_public
-from fedsynth.assess.report.record import Record
+from fedsynth.assess.report.record import RunRecord
 from fedsynth.assess.report.runs import find_runs
 from fedsynth.assess.report.server import open_server
 from fedsynth.data.schema import Schema
@@ -34,7 +34,7 @@ def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     run = make_run(folder)
     scored().save(run)
-    record = Record.read(run, scored())
+    record = RunRecord.read(run, scored())
     statement = replace(record.released.statement, audited=AUDIT)
     write_report(replace(record, released=replace(record.released, statement=statement)), run / "report.html")
     write_report(replace(record, evaluation=wide()), run / "wide.html")

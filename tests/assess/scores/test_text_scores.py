@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from fedsynth.assess.scores.reader import Reader, unigrams
+from fedsynth.assess.scores.reader import LanguageReader, unigrams
 from fedsynth.assess.scores.text_fidelity import TrigramModel, duplicates, ngram_overlap, vocabulary_overlap
 from fedsynth.assess.suite import evaluate
 from fedsynth.data.schema import Schema
@@ -119,7 +119,7 @@ def reader():
     schema = Schema(kind="text", vocabulary=vocabulary, length=9)
     clients = text_clients_from(texts("real"), schema, owners=[str(row % 15) for row in range(150)])
     settings = {"private": False, "rounds": 120, "rate": 1.0, "learning_rate": 1.0, "momentum": 0.5}
-    return Reader(Synthesizer("dp_fedavg_lm", schema, seed=1, **settings).fit(clients).generator)
+    return LanguageReader(Synthesizer("dp_fedavg_lm", schema, seed=1, **settings).fit(clients).generator)
 
 
 def test_a_model_that_learned_predicts_better_than_shares_of_words(reader):

@@ -18,7 +18,7 @@ from fedsynth.errors import BadInput
 
 
 @dataclass(frozen=True)
-class Bound:
+class EpsilonBound:
     """The result of one way of reading the canaries: epsilon is at least `epsilon_lower`, with this confidence."""
 
     method: str

@@ -16,8 +16,8 @@ from torch import Tensor
 from fedsynth.assess.attacks.attack import area, attack_failures, attack_scores
 from fedsynth.assess.attacks.distance import (
     MOST_ASKED,
-    Asked,
     Attacked,
+    AttackedPoints,
     as_points,
     drawn,
     nearest_distances,
@@ -59,7 +59,7 @@ def density_attack(table: Attacked) -> list[Score]:
         check_apart(table.real, table.holdout, schema)
         reference, others = parted(table.holdout, schema, 0.5, rng.at("halves"))
         few = drawn(table.synthetic, min(len(table.synthetic), _MOST_ROWS), rng.at("few"))
-        points = Asked.of(table.real, few, others, schema, rng, MOST_ASKED)
+        points = AttackedPoints.of(table.real, few, others, schema, rng, MOST_ASKED)
         known = as_points(reference.iloc[:_MOST_ROWS], schema)
     except BadInput as error:
         return attack_failures(name, str(error))
@@ -72,7 +72,7 @@ def density_attack(table: Attacked) -> list[Score]:
     )
 
 
-def density_ratios(points: Asked, known: Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def density_ratios(points: AttackedPoints, known: Tensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The logarithm of the density ratio of members and of others, by each way of estimating a density."""
     usual = float(nearest_distances(known[:MOST_ASKED], known, 2)[:, -1].median())
     widths = sorted({max(_LEAST_WIDTH, share * usual) for share in _SHARES})

@@ -97,7 +97,7 @@ class Attacked:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttackedPoints:
     """Whom an attack on a released table asks about: members, as many others, and the table, all as points."""
 
     members: Tensor
@@ -113,7 +113,7 @@ class Asked:
         schema: Schema,
         rng: Rng,
         most: int = MOST_ASKED,
-    ) -> Asked:
+    ) -> AttackedPoints:
         """Draw equally many training and hold-out rows, and at most 100,000 synthetic ones."""
         members, others = asked_rows(real, holdout, schema, rng, most)
         return cls(
@@ -151,7 +151,7 @@ def nearest_neighbor_attack(table: Attacked) -> list[Score]:
     """
     name = "closest record"
     try:
-        rows = Asked.of(table.real, table.synthetic, table.holdout, table.schema, Rng(table.seed))
+        rows = AttackedPoints.of(table.real, table.synthetic, table.holdout, table.schema, Rng(table.seed))
     except BadInput as error:
         return attack_failures(name, str(error))
     near, far = (

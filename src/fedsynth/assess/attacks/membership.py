@@ -34,7 +34,7 @@ _TREES = 25
 
 
 @dataclass(frozen=True)
-class Game:
+class MembershipGame:
     """Many runs: which targets were in which [runs, targets], and what their synthetic tables look like.
 
     `tables` are features of a whole table by name, [runs, features]; `near` is how near a table comes to each
@@ -99,7 +99,7 @@ def play(
     rows: int,
     targets: int,
     rng: Rng,
-) -> Game:
+) -> MembershipGame:
     """Draw the tables, train on them, and look at what comes out."""
     if runs < _LEAST_RUNS or targets < 2:
         raise BadInput(f"runs={runs}, targets={targets}: expected at least {_LEAST_RUNS} runs and 2 targets")
@@ -122,7 +122,7 @@ def play(
     places = [count - 1 for count in _NEIGHBORS if count <= near[0].shape[1]]
     described = [describe(table, schema) for table in synthetic]
     features = {name: np.stack([each[name] for each in described]) for name in described[0]}
-    return Game(inside, features, np.stack([np.log(each[:, places] + 1e-3) for each in near]))
+    return MembershipGame(inside, features, np.stack([np.log(each[:, places] + 1e-3) for each in near]))
 
 
 def choose_targets(population: pd.DataFrame, schema: Schema, count: int, rng: Rng) -> np.ndarray:
@@ -156,7 +156,7 @@ def describe(table: pd.DataFrame, schema: Schema) -> dict[str, np.ndarray]:
     }
 
 
-def _table_attackers(game: Game, seed: int) -> dict[str, np.ndarray]:
+def _table_attackers(game: MembershipGame, seed: int) -> dict[str, np.ndarray]:
     """Each kind of features with each kind of classifier, one for each target: chances of being in [runs, targets]."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
@@ -182,7 +182,7 @@ def _table_attackers(game: Game, seed: int) -> dict[str, np.ndarray]:
     return guesses
 
 
-def _nearness_attacker(game: Game) -> np.ndarray:
+def _nearness_attacker(game: MembershipGame) -> np.ndarray:
     """One logistic regression for all targets on how near, for this target, the synthetic rows come."""
     from sklearn.linear_model import LogisticRegression
 

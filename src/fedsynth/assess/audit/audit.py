@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fedsynth.assess.attacks.audit_bound import Bound
-from fedsynth.assess.audit.canary import Game, Seen, Tell, together, watch_clients
+from fedsynth.assess.attacks.audit_bound import EpsilonBound
+from fedsynth.assess.audit.canary import CanaryGame, CanaryObservations, Tell, together, watch_clients
 from fedsynth.assess.audit.history_canary import watch_histories
 from fedsynth.assess.audit.local_audit import is_local, watch_local
 from fedsynth.assess.audit.mixture_canary import watch_mixture
@@ -51,16 +51,16 @@ class Audit:
     claimed: float
     delta: float
     rounds: int
-    white_box: Bound
-    one_run: Bound
+    white_box: EpsilonBound
+    one_run: EpsilonBound
 
     @property
-    def bounds(self) -> tuple[Bound, Bound]:
+    def bounds(self) -> tuple[EpsilonBound, EpsilonBound]:
         """Both readings of the canaries."""
         return self.white_box, self.one_run
 
     @property
-    def best(self) -> Bound:
+    def best(self) -> EpsilonBound:
         """The reading that proves most."""
         return max(self.bounds, key=lambda bound: bound.epsilon_lower)
 
@@ -140,7 +140,7 @@ def audit(
     charge = _training_charge(promise)
     rounds = promise.schedule.participations(promise.rounds) if charge.holder == "client" else promise.rounds
     family = NoiseFamily(charge.event, rounds * charge.release.count, adjacency_of(promise))
-    observed = _watch(Game(algorithm, canaries, charge.event, rng or Rng(), runs, tell), schema)
+    observed = _watch(CanaryGame(algorithm, canaries, charge.event, rng or Rng(), runs, tell), schema)
     return Audit(
         algorithm.name,
         charge.release.unit,
@@ -154,7 +154,7 @@ def audit(
     )
 
 
-def _watch(game: Game, schema: Schema) -> Seen:
+def _watch(game: CanaryGame, schema: Schema) -> CanaryObservations:
     """Play the game that fits where the recipe adds its noise."""
     algorithm = game.algorithm
     if algorithm.mechanism.release is None:

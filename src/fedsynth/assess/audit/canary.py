@@ -38,7 +38,7 @@ Tell = Callable[[int, int], None]  # rounds that are done, and rounds in all
 
 
 @dataclass(frozen=True)
-class Seen:
+class CanaryObservations:
     """The observations of an audit: which canaries were in [canaries], and how strongly the releases speak for each.
 
     A score above 0 says "in". Those of `runs` trainings, equally many of each, follow one another.
@@ -49,10 +49,10 @@ class Seen:
     runs: int = 1
 
     @property
-    def one_run(self) -> Seen:
+    def one_run(self) -> CanaryObservations:
         """The observations of the first training alone."""
         first = len(self.inside) // self.runs
-        return Seen(self.inside[:first], self.scores[:first])
+        return CanaryObservations(self.inside[:first], self.scores[:first])
 
 
 def log_likelihood(released: np.ndarray, event: DpEvent, swapped: bool) -> np.ndarray:
@@ -225,7 +225,7 @@ def _clip_of(algorithm: Algorithm) -> Clip:
 
 
 @dataclass(frozen=True)
-class Game:
+class CanaryGame:
     """Trainings in which so many canaries try to be found; `event` is the claimed cost of a round or a step.
 
     The attacker goes by `event`, not by the noise that was really added.
@@ -238,7 +238,7 @@ class Game:
     runs: int = 1
     tell: Tell | None = None
 
-    def of_run(self, number: int) -> Game:
+    def of_run(self, number: int) -> CanaryGame:
         """One training of its own."""
         return replace(self, runs=1, rng=self.rng.at("run", number))
 
@@ -253,22 +253,22 @@ class Game:
         return after_round
 
 
-def watch_clients(game: Game, schema: Schema) -> Seen:
+def watch_clients(game: CanaryGame, schema: Schema) -> CanaryObservations:
     """Whole federations with canary clients, the other clients training on made-up rows."""
     after_round = game.counter(game.runs * game.algorithm.rounds)
     return together([_one_federation(game.of_run(n), schema, after_round) for n in range(game.runs)])
 
 
-def together(trainings: Sequence[Seen]) -> Seen:
+def together(trainings: Sequence[CanaryObservations]) -> CanaryObservations:
     """Join the observations of several trainings with equally many canaries."""
-    return Seen(
+    return CanaryObservations(
         np.concatenate([one.inside for one in trainings]),
         np.concatenate([one.scores for one in trainings]),
         len(trainings),
     )
 
 
-def _one_federation(game: Game, schema: Schema, after_round: Callable[..., None]) -> Seen:
+def _one_federation(game: CanaryGame, schema: Schema, after_round: Callable[..., None]) -> CanaryObservations:
     algorithm, rng = game.algorithm, game.rng
     clients = algorithm.schedule.clients
     if algorithm.schedule.buffered:
@@ -290,7 +290,7 @@ def _one_federation(game: Game, schema: Schema, after_round: Callable[..., None]
     scores = np.zeros(canaries)
     for released in watched.released:
         scores += log_likelihood(directions.project(released, canaries) / clip.bound, game.event, swapped)
-    return Seen(inside, scores)
+    return CanaryObservations(inside, scores)
 
 
 def unpaid(*_: object) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.assess.audit.canary import Game, Seen, log_likelihood
+from fedsynth.assess.audit.canary import CanaryGame, CanaryObservations, log_likelihood
 from fedsynth.assess.audit.table_canary import asked_again, canary_codes, watch_sums
 from fedsynth.data.clients import Clients
 from fedsynth.federation.algorithm import Algorithm
@@ -25,7 +25,7 @@ _TABLES = ((0, 1), (0, 2), (1, 2))
 _ROWS = (1, 5)  # of a canary in each view: it must weigh as one person however many there are
 
 
-def watch_histories(game: Game) -> Seen:
+def watch_histories(game: CanaryGame) -> CanaryObservations:
     """Run all rounds with canary persons, each in or out by a coin."""
     inside = game.rng.at("coins").uniforms(game.canaries) > 0.5
     played, sums, questions = counting(game.algorithm, game.canaries)
@@ -34,7 +34,7 @@ def watch_histories(game: Game) -> Seen:
     places = np.concatenate([question.places(codes).numpy() + start for question, start in pairs], axis=1)
     scale = np.concatenate(sums.scales(questions))
     sent = watch_sums(game, played, _persons(inside, codes))
-    return Seen(
+    return CanaryObservations(
         inside,
         np.sum([log_likelihood(one[places] @ scale, game.event, swapped=False) for one in sent], axis=0),
     )

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.assess.audit.canary import LOUD, Game, Seen
+from fedsynth.assess.audit.canary import LOUD, CanaryGame, CanaryObservations
 from fedsynth.errors import Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.privacy.mechanism import Mechanism
@@ -29,7 +29,7 @@ def is_local(algorithm: Algorithm) -> bool:
     return bool(charges) and all(charge.release.trust == "local" for charge in charges)
 
 
-def watch_local(game: Game) -> Seen:
+def watch_local(game: CanaryGame) -> CanaryObservations:
     """All messages of canary clients in all their turns; each has one extreme vector or its opposite, by a coin."""
     algorithm, canaries, rng = game.algorithm, game.canaries, game.rng
     mechanism, dim = algorithm.mechanism, algorithm.dim
@@ -44,7 +44,7 @@ def watch_local(game: Game) -> Seen:
             scores[ids] += contrast(sent)
         if game.tell:
             game.tell(int(ids[-1]) + 1, canaries)
-    return Seen(inside, scores)
+    return CanaryObservations(inside, scores)
 
 
 def _extremes(mechanism: Mechanism, dim: int, kind: str) -> tuple[Tensor, Contrast]:

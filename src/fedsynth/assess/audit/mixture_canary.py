@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedsynth.assess.audit.canary import Game, Seen, log_likelihood
+from fedsynth.assess.audit.canary import CanaryGame, CanaryObservations, log_likelihood
 from fedsynth.assess.audit.table_canary import asked_again, watch_sums
 from fedsynth.data.clients import Clients
 from fedsynth.federation.algorithm import Algorithm
@@ -21,7 +21,7 @@ from fedsynth.training.mixture_sums import MixtureSums
 _SIDE = 4
 
 
-def watch_mixture(game: Game) -> Seen:
+def watch_mixture(game: CanaryGame) -> CanaryObservations:
     """Run all rounds with canary records, each in or out by a coin. All sites arrive."""
     inside = game.rng.at("coins").uniforms(game.canaries) > 0.5
     played, sums = alone(game.algorithm, game.canaries)
@@ -36,7 +36,7 @@ def watch_mixture(game: Game) -> Seen:
         cells = np.concatenate([one[: form.places].reshape(-1, 2), one[form.places :, None]], axis=1)
         length = np.linalg.norm(scale)
         scores += log_likelihood(cells @ scale / length**2, game.event, swapped=False)
-    return Seen(inside, scores)
+    return CanaryObservations(inside, scores)
 
 
 def alone(algorithm: Algorithm, canaries: int) -> tuple[Algorithm, MixtureSums]:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from dp_accounting import DpEvent
 
-from fedsynth.assess.attacks.audit_bound import Bound, bound_from_one_run
-from fedsynth.assess.audit.canary import Seen, log_likelihood, rate_and_noise
+from fedsynth.assess.attacks.audit_bound import EpsilonBound, bound_from_one_run
+from fedsynth.assess.audit.canary import CanaryObservations, log_likelihood, rate_and_noise
 from fedsynth.assess.audit.noise_family import NoiseFamily, with_noise
 from fedsynth.privacy.events import EpsilonDeltaDpEvent
 from fedsynth.rng import Rng
@@ -32,7 +32,7 @@ _REHEARSED_SCORES = 2e7
 LeastFalse = Callable[[float], float]
 
 
-class Plan(NamedTuple):
+class GuessCounts(NamedTuple):
     """How many canaries are guessed to be in, those with the highest scores, and how many to be out."""
 
     highest: int
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
         """All guesses."""
         return self.highest + self.lowest
 
-    def correct(self, observed: Seen) -> int:
+    def correct(self, observed: CanaryObservations) -> int:
         """How many of them are right."""
         ranked = np.argsort(observed.scores, kind="stable")
         into, out = ranked[len(ranked) - self.highest :], ranked[: self.lowest]
@@ -55,7 +55,9 @@ class Plan(NamedTuple):
         return excluded(curve, correct, self.guesses, canaries, level)
 
 
-def one_run(observed: Seen, family: NoiseFamily, delta: float, confidence: float) -> Bound:
+def one_run(
+    observed: CanaryObservations, family: NoiseFamily, delta: float, confidence: float
+) -> EpsilonBound:
     """Bound epsilon from below by guessing the most extreme canaries of one training.
 
     The bound is the epsilon of the largest noise in the claimed family that cannot have let so many guesses be right.
@@ -76,11 +78,11 @@ def one_run(observed: Seen, family: NoiseFamily, delta: float, confidence: float
         "epsilon_delta_form": bound_from_one_run(correct, plan.guesses, canaries, delta, confidence),
     }
     if factor is None:
-        return Bound(ONE_RUN, 0.0, confidence, detail)
-    return Bound(ONE_RUN, family.epsilon(factor, delta), confidence, {**detail, "noise": factor})
+        return EpsilonBound(ONE_RUN, 0.0, confidence, detail)
+    return EpsilonBound(ONE_RUN, family.epsilon(factor, delta), confidence, {**detail, "noise": factor})
 
 
-def planned(canaries: int, family: NoiseFamily, level: float) -> Plan:
+def planned(canaries: int, family: NoiseFamily, level: float) -> GuessCounts:
     """How to guess: the plan that would prove most about half of the claimed noise.
 
     It follows from public numbers alone, by a rehearsal with simulated scores, so that the bound needs no correction
@@ -89,11 +91,11 @@ def planned(canaries: int, family: NoiseFamily, level: float) -> Plan:
     """
     rehearsal = _rehearsed(family)
     sizes = sorted({max(1, round(share * canaries / 2)) for share in _SHARES})
-    plans = [Plan(size, size) for size in sizes] + [Plan(size, 0) for size in sizes]
+    plans = [GuessCounts(size, size) for size in sizes] + [GuessCounts(size, 0) for size in sizes]
 
-    def least_noise(plan: Plan) -> float:
+    def least_noise(plan: GuessCounts) -> float:
         """The smallest noise on the grid that the plan would exclude if all went as rehearsed, less some luck."""
-        scaled = Plan(*(round(size * len(rehearsal.inside) / canaries) for size in plan))
+        scaled = GuessCounts(*(round(size * len(rehearsal.inside) / canaries) for size in plan))
         rate = scaled.correct(rehearsal) / max(1, scaled.guesses)
         unlucky = math.floor(plan.guesses * rate - 2 * math.sqrt(plan.guesses * rate * (1 - rate)))
         low, high = 0, len(_GRID)
@@ -107,7 +109,7 @@ def planned(canaries: int, family: NoiseFamily, level: float) -> Plan:
     return min(plans, key=least_noise)
 
 
-def _rehearsed(family: NoiseFamily) -> Seen:
+def _rehearsed(family: NoiseFamily) -> CanaryObservations:
     """Scores of canaries in half of the claimed noise; anybody can draw them."""
     draw = Rng(0).at("rehearsal").numpy()
     size = int(np.clip(_REHEARSED_SCORES / family.count, *_REHEARSED))
@@ -116,7 +118,7 @@ def _rehearsed(family: NoiseFamily) -> Seen:
     event: DpEvent = with_noise(family.event, _BUG)
     if isinstance(event, EpsilonDeltaDpEvent):
         right = draw.random(size) < 1 / (1 + math.exp(-event.epsilon * family.count))
-        return Seen(inside, np.where(inside == right, 1.0, -1.0) + draw.random(size))
+        return CanaryObservations(inside, np.where(inside == right, 1.0, -1.0) + draw.random(size))
     rate, noise = rate_and_noise(event)
     signs = np.where(inside, 1.0, -1.0 if swapped else 0.0)
     scores = np.zeros(size)
@@ -124,7 +126,7 @@ def _rehearsed(family: NoiseFamily) -> Seen:
         drawn = draw.random(size) < rate
         released = drawn * signs + noise * draw.standard_normal(size)
         scores += log_likelihood(released, family.event, swapped)
-    return Seen(inside, scores)
+    return CanaryObservations(inside, scores)
 
 
 def excluded(least_false: LeastFalse, correct: int, guesses: int, canaries: int, level: float) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedsynth.assess.audit.canary import LOUD, Game, Seen, log_likelihood
+from fedsynth.assess.audit.canary import LOUD, CanaryGame, CanaryObservations, log_likelihood
 from fedsynth.data.clients import Padded
 from fedsynth.errors import Incompatible
 from fedsynth.models.model import Batch, Objective, Params, weighted_mean
@@ -61,7 +61,7 @@ class Notebook:
         return params, {}
 
 
-def watch_records(game: Game) -> Seen:
+def watch_records(game: CanaryGame) -> CanaryObservations:
     """All steps of the recipe's DP-SGD on canary records, in several trainings at once: each is a client of its own.
 
     A canary's gradient points along a coordinate of its own; what is trained from released parts alone (a generator)
@@ -91,7 +91,7 @@ def watch_records(game: Game) -> Seen:
             scores += log_likelihood(gradient * expected / clip, game.event, swapped=False)
         book.gradients.clear()
         after_round()
-    return Seen(inside.ravel(), scores.ravel(), runs)
+    return CanaryObservations(inside.ravel(), scores.ravel(), runs)
 
 
 def _only(data: Padded, inside: Tensor) -> Padded:

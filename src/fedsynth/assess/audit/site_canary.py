@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedsynth.assess.audit.canary import LOUD, Game, Seen, log_likelihood
+from fedsynth.assess.audit.canary import LOUD, CanaryGame, CanaryObservations, log_likelihood
 from fedsynth.assess.audit.record_canary import Pointer
 from fedsynth.assess.audit.table_canary import watch_sums
 from fedsynth.data.clients import Clients
@@ -28,7 +28,7 @@ from fedsynth.training.rule import Epochs
 from fedsynth.transport.ring import Parties
 
 
-def watch_sites(game: Game) -> Seen:
+def watch_sites(game: CanaryGame) -> CanaryObservations:
     """One whole training with canary units, dealt to the sites; each is in or out by a coin.
 
     Where a unit is a client, each canary is a party of its own. All parties arrive, and the noise of all of them
@@ -45,7 +45,9 @@ def watch_sites(game: Game) -> Seen:
     own = (
         -one[: game.canaries] / bound for one in sent
     )  # the model steps downhill: the opposite of the row is sent
-    return Seen(inside, np.sum([log_likelihood(one, game.event, swapped=False) for one in own], axis=0))
+    return CanaryObservations(
+        inside, np.sum([log_likelihood(one, game.event, swapped=False) for one in own], axis=0)
+    )
 
 
 def pointing(algorithm: Algorithm, canaries: int) -> Algorithm:

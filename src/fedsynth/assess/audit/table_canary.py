@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsynth.assess.audit.canary import Game, Seen, Watched, log_likelihood, unpaid
+from fedsynth.assess.audit.canary import CanaryGame, CanaryObservations, Watched, log_likelihood, unpaid
 from fedsynth.data.clients import Clients
 from fedsynth.data.column import Column
 from fedsynth.data.schema import Schema
@@ -37,7 +37,7 @@ _TABLES, _WEIGHTS = ((0, 1), (0, 2), (1, 2)), (1.0, 2.0, 2.0)
 _CLIENT_ROWS = 3  # alike: a client must weigh as one however many rows it has
 
 
-def watch_tables(game: Game) -> Seen:
+def watch_tables(game: CanaryGame) -> CanaryObservations:
     """Run all rounds with canary units, each in or out by a coin; each client is a canary, or each record.
 
     All parties arrive.
@@ -47,7 +47,7 @@ def watch_tables(game: Game) -> Seen:
     data = _dealt(inside, played.schedule.clients, sums.domain, by_client=sums.unit == "client")
     places = question.places(canary_codes(np.arange(game.canaries), question.sizes[0])).numpy()
     sent = watch_sums(game, played, data)
-    return Seen(
+    return CanaryObservations(
         inside,
         np.sum(
             [log_likelihood(one[places] @ question.scale, game.event, swapped=False) for one in sent], axis=0
@@ -55,7 +55,7 @@ def watch_tables(game: Game) -> Seen:
     )
 
 
-def watch_sums(game: Game, played: Algorithm, data: Clients) -> list[np.ndarray]:
+def watch_sums(game: CanaryGame, played: Algorithm, data: Clients) -> list[np.ndarray]:
     """Return the sums opened in the rounds of a game whose algorithm is its own and sums up rows."""
     watched, rng = Watched(played.mechanism), game.rng
     copy = replace(played, mechanism=watched)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from scipy.stats import norm
 
-from fedsynth.assess.attacks.audit_bound import Bound, upper_rate
-from fedsynth.assess.audit.canary import Seen
+from fedsynth.assess.attacks.audit_bound import EpsilonBound, upper_rate
+from fedsynth.assess.audit.canary import CanaryObservations
 from fedsynth.assess.audit.noise_family import NoiseFamily
 from fedsynth.errors import BadInput
 
@@ -16,7 +16,9 @@ WHITE_BOX = "white box, each canary a run of its own"
 _THRESHOLDS = 200
 
 
-def white_box(observed: Seen, family: NoiseFamily, delta: float, confidence: float) -> Bound:
+def white_box(
+    observed: CanaryObservations, family: NoiseFamily, delta: float, confidence: float
+) -> EpsilonBound:
     """Bound epsilon from below as if each canary were a run of its own; the noise of two must be independent.
 
     The guesses are held against everything that a noise multiplier claims (its whole privacy profile, not one
@@ -33,8 +35,8 @@ def white_box(observed: Seen, family: NoiseFamily, delta: float, confidence: flo
         "true_positive_rate": 1.0 - missed,
     }
     if factor is None:
-        return Bound(WHITE_BOX, 0.0, confidence, detail)
-    return Bound(WHITE_BOX, family.epsilon(factor, delta), confidence, {**detail, "noise": factor})
+        return EpsilonBound(WHITE_BOX, 0.0, confidence, detail)
+    return EpsilonBound(WHITE_BOX, family.epsilon(factor, delta), confidence, {**detail, "noise": factor})
 
 
 def _read(rates: tuple[float, float], family: NoiseFamily) -> tuple[float | None, tuple[float, float]]:
@@ -47,14 +49,14 @@ def _read(rates: tuple[float, float], family: NoiseFamily) -> tuple[float | None
     return (None if 1.0 - missed <= false else family.least_excluded(allowed)), rates
 
 
-def even_rates(observed: Seen, confidence: float) -> tuple[float, float]:
+def even_rates(observed: CanaryObservations, confidence: float) -> tuple[float, float]:
     """The largest rates of false positives and of misses that are possible, where both answers are equally likely."""
     each = 1.0 - (1.0 - confidence) / 2.0
     false, missed = _upper_rates(observed.scores, observed.inside, np.zeros(1), each)
     return float(false[0]), float(missed[0])
 
 
-def judged_rates(observed: Seen, confidence: float) -> tuple[float, float]:
+def judged_rates(observed: CanaryObservations, confidence: float) -> tuple[float, float]:
     """The largest rates of false positives and of misses that are possible, at a threshold chosen on other canaries."""
     half = len(observed.inside) // 2
     thresholds = np.quantile(observed.scores[:half], np.linspace(0, 1, _THRESHOLDS + 2)[1:-1])

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import figure, table
-from fedsynth.assess.report.scale_chart import Release, timeline
+from fedsynth.assess.report.scale_chart import TimelineRow, timeline
 from fedsynth.data.column import Column
 from fedsynth.data.linked import LinkedTable, link
 from fedsynth.data.linked_tables import Linked
@@ -70,7 +70,7 @@ def _time_lines(
             own = synthetic[root.name].iloc[person].drop(root.id or []).items()
             who = ", ".join(f"{name} {value}" for name, value in own)
             moments = [int(at - first) for at in rows.numbers[of.order][mine]]
-            lines.append(Release(who, moments, tips, f"{len(mine)} row{'s' * (len(mine) != 1)}"))
+            lines.append(TimelineRow(who, moments, tips, f"{len(mine)} row{'s' * (len(mine) != 1)}"))
         words = f"When {of.name} rows of {len(lines)} synthetic persons are, from {column.text(first)} on"
         yield of, timeline(lines, int(last - first) + 1, words)
 

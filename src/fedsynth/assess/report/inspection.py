@@ -18,7 +18,7 @@ from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.assess.report.verdict import Verdict, private
 from fedsynth.data.atomic import write_file
-from fedsynth.inspection.findings import Findings, Model
+from fedsynth.inspection.findings import Findings, SelectionModel
 from fedsynth.inspection.step import BINS
 from fedsynth.inspection.survey import Spread
 from fedsynth.inspection.verdict import BLIND, Finding, Null
@@ -207,7 +207,7 @@ def _change(findings: Findings) -> Section | None:
     body: list[Any] = []
     for name, model in compared.items():
         assert model.before is not None
-        before = Model(model.words, model.generator, model.before, model.share)
+        before = SelectionModel(model.words, model.generator, model.before, model.share)
         body += [tag("h3", name), *contrast_view((f"{name} before", before), (f"{name} now", model))]
         body += [_findings_table(model.change)] if model.change else []
     return Section("change", "What changed since then?", body)

@@ -16,12 +16,12 @@ from fedsynth.assess.scores.tables import Tables, cells, coarse
 from fedsynth.data.column import Column
 from fedsynth.data.modality import for_kind
 from fedsynth.inspection.contrast import column_distances, intensity, mean_image, pair_distances
-from fedsynth.inspection.findings import Model
+from fedsynth.inspection.findings import SelectionModel
 from fedsynth.inspection.sample import Sample
 from fedsynth.inspection.text import Speaker, unknown_by_position, words_by_ratio
 from fedsynth.rng import Rng
 
-Named = tuple[str, Model]
+Named = tuple[str, SelectionModel]
 _TEXTS = 12
 _COLUMNS = 6
 _PAIRS = 8
@@ -29,7 +29,7 @@ _VALUES = 6
 _STEADY = Rng(0)  # numbers on a page do not change when it is made again
 
 
-def single_view(name: str, model: Model) -> list[Any]:
+def single_view(name: str, model: SelectionModel) -> list[Any]:
     """One selection by itself, with sanity checks of random examples (T1): size, range and shares."""
     return [_caption(name, model), *for_kind(_SINGLE, model.sample.schema, "views")(name, model)]
 
@@ -39,7 +39,7 @@ def contrast_view(one: Named, other: Named) -> list[Any]:
     return for_kind(_CONTRASTS, one[1].sample.schema, "views of two selections")(one, other)
 
 
-def _caption(name: str, model: Model) -> Markup:
+def _caption(name: str, model: SelectionModel) -> Markup:
     return tag("p", f"{name}: {model.words}.", class_="soft")
 
 
@@ -48,7 +48,7 @@ def _grid(name: str, sample: Sample) -> Markup:
     return figure(name, image_grid(images, labels, name), f"mean intensity {intensity(sample):.3f}")
 
 
-def _single_images(name: str, model: Model) -> list[Any]:
+def _single_images(name: str, model: SelectionModel) -> list[Any]:
     sample, pixels = model.sample, model.sample.data[0]
     height, width = pixels.shape[1:3]
     pairs = [
@@ -60,7 +60,7 @@ def _single_images(name: str, model: Model) -> list[Any]:
     return [tag("div", _grid(name, sample), class_="single"), tag("h3", "Sanity checks"), facts(pairs)]
 
 
-def _single_texts(name: str, model: Model) -> list[Any]:
+def _single_texts(name: str, model: SelectionModel) -> list[Any]:
     texts = model.sample.texts
     empty = float(np.mean([not text.strip() for text in texts]))
     words = f"{np.mean([len(text.split()) for text in texts]):.1f}"
@@ -69,7 +69,7 @@ def _single_texts(name: str, model: Model) -> list[Any]:
     return [shown, *_unknown((name, model)), tag("h3", "Sanity checks"), facts(pairs)]
 
 
-def _single_table(name: str, model: Model) -> list[Any]:
+def _single_table(name: str, model: SelectionModel) -> list[Any]:
     frame, schema = model.sample.data, model.sample.schema
     tables = Tables.of(frame, frame, schema)
     rows = [_ranges(column, tables.real[column.name]) for column in tables.columns]

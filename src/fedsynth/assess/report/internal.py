@@ -15,7 +15,7 @@ from fedsynth.assess.report.comparison_chapters import failures, faithful_chapte
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import Section, figure, page, table
 from fedsynth.assess.report.picture import image_grid, image_pairs, quotations
-from fedsynth.assess.report.record import Record
+from fedsynth.assess.report.record import RunRecord
 from fedsynth.assess.report.run_chapters import method, sample, schema_table, training_chapter
 from fedsynth.assess.report.verdict import Verdict, verdicts
 from fedsynth.assess.suite import INTERNAL
@@ -31,12 +31,12 @@ _FOOT = (
 )
 
 
-def write_report(record: Record, path: Path | str) -> None:
+def write_report(record: RunRecord, path: Path | str) -> None:
     """Write report.html, whole or not at all."""
     write_file(path, internal_page(record))
 
 
-def internal_page(record: Record) -> str:
+def internal_page(record: RunRecord) -> str:
     """The page as text."""
     statement = record.released.statement
     scores = record.evaluation.scores if record.evaluation else ()
@@ -57,7 +57,7 @@ def internal_page(record: Record) -> str:
     return page(f"Report on {record.name}", head, _sections(record), foot)
 
 
-def _subtitle(record: Record) -> str:
+def _subtitle(record: RunRecord) -> str:
     rows = (record.evaluation.details.get("rows") if record.evaluation else None) or {}
     units = modality_of(record.released.schema).units
     counted = [f"{count:,} {what} {units}" for what, count in rows.items() if count]
@@ -83,7 +83,7 @@ def verdict_card(verdict: Verdict) -> Markup:
     )
 
 
-def _sections(record: Record) -> list[Section]:
+def _sections(record: RunRecord) -> list[Section]:
     evaluation, statement = record.evaluation, record.released.statement
     attacks = (evaluation.details.get("attacks") if evaluation else None) or []
     sections: list[Section | None] = [_privacy(record, attacks)]
@@ -95,7 +95,7 @@ def _sections(record: Record) -> list[Section]:
     return [section for section in sections if section is not None]
 
 
-def _privacy(record: Record, attacks: Sequence[Any]) -> Section:
+def _privacy(record: RunRecord, attacks: Sequence[Any]) -> Section:
     statement = record.released.statement
     scale = privacy.epsilon_scale(statement, attacks)
     timeline = privacy.ledger_timeline(record.lines)
@@ -110,7 +110,7 @@ def _privacy(record: Record, attacks: Sequence[Any]) -> Section:
     return Section("private", "Is it private?", body)
 
 
-def _with_media(section: Section, record: Record) -> Section:
+def _with_media(section: Section, record: RunRecord) -> Section:
     """Add images and texts side by side, and say what could not be measured."""
     evaluation, extra = record.evaluation, []
     assert evaluation is not None
@@ -144,7 +144,7 @@ def _neighbors(details: Mapping[str, Any], real: np.ndarray, synthetic: np.ndarr
     ]
 
 
-def _data(record: Record) -> Section:
+def _data(record: RunRecord) -> Section:
     released = record.released
     rows = released.synthetic
     count = 0 if rows is None else modality_of(released.schema).size(rows)
@@ -159,7 +159,7 @@ def _data(record: Record) -> Section:
     )
 
 
-def _method(record: Record) -> Section:
+def _method(record: RunRecord) -> Section:
     rows = [[name, tag("span", digest, class_="hash")] for name, digest in record.released.hashes.items()]
     files = table(["file", "SHA-256"], rows, "Files and their hashes")
     return Section("made", "How was it made?", [*method(record.released), tag("h3", "Files"), files])

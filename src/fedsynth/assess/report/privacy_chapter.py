@@ -9,8 +9,8 @@ from typing import Any
 from fedsynth.assess.report.axis import short
 from fedsynth.assess.report.markup import Markup, tag
 from fedsynth.assess.report.page import facts, figure, paragraphs, table
-from fedsynth.assess.report.scale_chart import Mark, Release, epsilon_ruler, timeline
-from fedsynth.privacy.ledger import Line
+from fedsynth.assess.report.scale_chart import Mark, TimelineRow, epsilon_ruler, timeline
+from fedsynth.privacy.ledger import LedgerLine
 from fedsynth.privacy.statement import Statement
 from fedsynth.privacy.wording import shown
 
@@ -79,7 +79,7 @@ def releases_table(statement: Statement) -> Markup | None:
     return table(["what was released", "times", "epsilon alone"], rows, "Releases that were added up", (1, 2))
 
 
-def ledger_timeline(lines: Sequence[Line]) -> Markup | None:
+def ledger_timeline(lines: Sequence[LedgerLine]) -> Markup | None:
     """Lines of the ledger in their order, a row for each kind of release."""
     paid = [line for line in lines if line.count]
     if not paid:
@@ -89,7 +89,7 @@ def ledger_timeline(lines: Sequence[Line]) -> Markup | None:
         words = f"line {line.index}: {line.what}, {line.time[:19].replace('T', ' ')}"
         groups.setdefault(line.release, []).append((place, words))
     releases = [
-        Release(kind, [place for place, _ in entries], [words for _, words in entries])
+        TimelineRow(kind, [place for place, _ in entries], [words for _, words in entries])
         for kind, entries in groups.items()
     ]
     note = f"{len(paid)} lines, chained by hash; the last one is {paid[-1].hash[:12]}…"

@@ -12,7 +12,7 @@ from fedsynth.assess.suite import Evaluation
 from fedsynth.data.modality import Data
 from fedsynth.data.schema import Schema
 from fedsynth.errors import BadInput
-from fedsynth.privacy.ledger import Ledger, Line
+from fedsynth.privacy.ledger import Ledger, LedgerLine
 from fedsynth.privacy.statement import Statement
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.released_files import checked_run
@@ -62,12 +62,12 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """A finished run with what it keeps to itself; `evaluation` is None where nothing was compared."""
 
     name: str
     released: Released
-    lines: Sequence[Line]
+    lines: Sequence[LedgerLine]
     history: Sequence[Mapping[str, Any]]
     evaluation: Evaluation | None
     real: Data | None = None
@@ -79,7 +79,7 @@ class Record:
         evaluation: Evaluation | None,
         real: Data | None = None,
         released: Released | None = None,
-    ) -> Record:
+    ) -> RunRecord:
         """Read a run's folder, and its released files unless they are given."""
         folder = Folder(path)
         released = released or Released.read(path)

@@ -61,7 +61,7 @@ def _marked(mark: Mark, along: Scale, y: float) -> Markup:
 
 
 @dataclass(frozen=True)
-class Release:
+class TimelineRow:
     """Lines of the ledger of one kind, by their place in it; or anything else that happens in an order."""
 
     name: str
@@ -70,7 +70,7 @@ class Release:
     number: str = ""  # of places, in words and before the name; how many times by default
 
 
-def timeline(releases: Sequence[Release], count: int, label: str = _LEDGER) -> Markup:
+def timeline(releases: Sequence[TimelineRow], count: int, label: str = _LEDGER) -> Markup:
     """Every line of the ledger as a stroke, in the order in which they were written, a row for each kind."""
     left, right, top = 8.0, WIDTH - 16, 4.0
     along = Scale(0, max(count - 1, 1), left + 4, right - 4)

@@ -36,7 +36,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class PageReply:
     """The reply to one request."""
 
     status: HTTPStatus
@@ -46,13 +46,13 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Site:
+class ServedFolder:
     """The pages of the runs below one folder, for those who hold the token if there is one."""
 
     folder: Path
     token: str | None = None
 
-    def answer(self, target: str) -> Answer:
+    def answer(self, target: str) -> PageReply:
         """The page at an address; anything else than the known ones is not found."""
         address = urlsplit(target)
         parts = [part for part in address.path.split("/") if part]
@@ -61,7 +61,7 @@ class Site:
             return _page(list_page([summary(path, key) for key, path in runs.items()], runs))
         if parts == ["runs.json"]:
             listing = {"runs": [run.to_dict() for run in self._summaries()]}
-            return Answer(HTTPStatus.OK, json.dumps(listing).encode(), "application/json")
+            return PageReply(HTTPStatus.OK, json.dumps(listing).encode(), "application/json")
         if parts == ["compare"]:
             wanted = parse_qs(address.query).get("run", [])
             return _page(compare_page([run for run in self._summaries() if run.key in wanted]))
@@ -72,15 +72,15 @@ class Site:
     def _summaries(self) -> list[RunSummary]:
         return [summary(path, key) for key, path in find_runs(self.folder).items()]
 
-    def _report(self, key: str, name: str) -> Answer:
+    def _report(self, key: str, name: str) -> PageReply:
         place = find_runs(self.folder).get(key)
         file = None if place is None else place / name
         if file is None or not file.is_file() or file.is_symlink():
             return _missing()
         problem = summary(file.parent).problem
         if problem:
-            return Answer(HTTPStatus.CONFLICT, problem.encode(), "text/plain; charset=utf-8")
-        return Answer(HTTPStatus.OK, file.read_bytes(), policy=_REPORT_POLICY)
+            return PageReply(HTTPStatus.CONFLICT, problem.encode(), "text/plain; charset=utf-8")
+        return PageReply(HTTPStatus.OK, file.read_bytes(), policy=_REPORT_POLICY)
 
     def admits(self, token: str | None) -> bool:
         """True if there is no token, or this is it."""
@@ -89,22 +89,22 @@ class Site:
         )
 
 
-def _page(text: str) -> Answer:
+def _page(text: str) -> PageReply:
     scripts = [asset("page.js"), asset("live.js")]
-    return Answer(
+    return PageReply(
         HTTPStatus.OK, text.encode(), policy=policy(scripts, live=True) + "; frame-ancestors 'none'"
     )
 
 
-def _missing() -> Answer:
-    return Answer(HTTPStatus.NOT_FOUND, b"There is no such page.", "text/plain; charset=utf-8")
+def _missing() -> PageReply:
+    return PageReply(HTTPStatus.NOT_FOUND, b"There is no such page.", "text/plain; charset=utf-8")
 
 
 def open_server(folder: Path, host: str, port: int) -> tuple[ThreadingHTTPServer, str]:
     """A server that is bound but not serving yet, and the address to open; a token beyond this machine."""
     find_runs(folder)  # a missing folder is refused before anything is opened
     local = host in LOCAL
-    site = Site(folder, None if local else secrets.token_urlsafe(24))
+    site = ServedFolder(folder, None if local else secrets.token_urlsafe(24))
     try:
         server = ThreadingHTTPServer((host, port), _handler(site, local))
     except OSError as error:
@@ -115,8 +115,8 @@ def open_server(folder: Path, host: str, port: int) -> tuple[ThreadingHTTPServer
     return server, address if site.token is None else f"{address}?token={site.token}"
 
 
-def _handler(site: Site, local: bool) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(site: ServedFolder, local: bool) -> type[BaseHTTPRequestHandler]:
+    class PageHandler(BaseHTTPRequestHandler):
         server_version = "fedsynth"
         sys_version = ""
 
@@ -128,7 +128,7 @@ def _handler(site: Site, local: bool) -> type[BaseHTTPRequestHandler]:
             """The same without the page."""
             self._send(self._answer(), body=False)
 
-        def _answer(self) -> Answer:
+        def _answer(self) -> PageReply:
             if local and not _is_local(self.headers.get("Host", "")):
                 return _refused("This server answers to its own machine only.")
             if not site.admits(_token(self.path, self.headers.get("Cookie", ""))):
@@ -136,11 +136,11 @@ def _handler(site: Site, local: bool) -> type[BaseHTTPRequestHandler]:
             try:
                 return site.answer(self.path)
             except (FedsynthError, OSError, ValueError) as error:
-                return Answer(
+                return PageReply(
                     HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode(), "text/plain; charset=utf-8"
                 )
 
-        def _send(self, answer: Answer, *, body: bool) -> None:
+        def _send(self, answer: PageReply, *, body: bool) -> None:
             self.send_response(answer.status)
             fixed = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
             for name, value in {**_HEADERS, **fixed, "Content-Security-Policy": answer.policy}.items():
@@ -154,11 +154,11 @@ def _handler(site: Site, local: bool) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing: a log would hold the token."""
 
-    return Handler
+    return PageHandler
 
 
-def _refused(words: str) -> Answer:
-    return Answer(HTTPStatus.FORBIDDEN, words.encode(), "text/plain; charset=utf-8")
+def _refused(words: str) -> PageReply:
+    return PageReply(HTTPStatus.FORBIDDEN, words.encode(), "text/plain; charset=utf-8")
 
 
 def _is_local(host: str) -> bool:

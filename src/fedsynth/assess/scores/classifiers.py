@@ -27,7 +27,7 @@ _FEWEST_FOR_STOPPING = 10  # rows of the rarest class without which a validation
 
 
 @dataclass(frozen=True)
-class Task:
+class ClassifierTask:
     """Rows as a classifier takes them: features [rows, width], classes [rows]."""
 
     features: np.ndarray
@@ -38,7 +38,7 @@ class Task:
 class Classifier:
     """A classifier by name: how rows are encoded for it, and how it is made for a schema, rows and a seed."""
 
-    encode: Callable[[pd.DataFrame, Schema], Task]
+    encode: Callable[[pd.DataFrame, Schema], ClassifierTask]
     make: Callable[[Schema, np.ndarray, int], Any]
 
 
@@ -53,13 +53,13 @@ def calmly() -> Iterator[None]:
         yield
 
 
-def as_codes(frame: pd.DataFrame, schema: Schema) -> Task:
+def as_codes(frame: pd.DataFrame, schema: Schema) -> ClassifierTask:
     """One number a column, for trees: values or places of categories, NaN where missing."""
     read = [read_values(column, frame[column.name]) for column in schema.feature_columns]
-    return Task(np.stack([values.numbers for values in read], axis=1), _classes(frame, schema))
+    return ClassifierTask(np.stack([values.numbers for values in read], axis=1), _classes(frame, schema))
 
 
-def as_positions(frame: pd.DataFrame, schema: Schema) -> Task:
+def as_positions(frame: pd.DataFrame, schema: Schema) -> ClassifierTask:
     """Zeros and ones for categories and missing values, a position in [0, 1] for what is ordered.
 
     The bins of ordered columns are left out, except the one that says that the value is missing.
@@ -70,7 +70,7 @@ def as_positions(frame: pd.DataFrame, schema: Schema) -> Task:
     for block in encoding.blocks:
         entries = range(block.start, block.start + block.size)
         kept += [block.place, *entries[block.bins :]] if block.ordered else entries
-    return Task(x.numpy()[:, kept].astype(np.float64), y.numpy())
+    return ClassifierTask(x.numpy()[:, kept].astype(np.float64), y.numpy())
 
 
 def _classes(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
@@ -86,7 +86,7 @@ def sklearn(place: str, *arguments: Any, **settings: Any) -> Any:
 
 
 def plain(
-    encode: Callable[[pd.DataFrame, Schema], Task],
+    encode: Callable[[pd.DataFrame, Schema], ClassifierTask],
     place: str,
     *arguments: Any,
     seeded: bool = True,

@@ -11,7 +11,7 @@ import numpy as np
 from fedsynth.data.axis import CountAxis
 from fedsynth.data.clock import DAY
 from fedsynth.data.histories import Histories, View
-from fedsynth.data.linked import Rows
+from fedsynth.data.linked import LinkedRows
 from fedsynth.errors import BadInput
 
 _MOST_VALUES = 20  # of a column that a person's summary tells apart
@@ -24,7 +24,7 @@ class Coded:
     """Linked rows of one side, real or synthetic, as the codes of all views."""
 
     histories: Histories
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, LinkedRows]
 
     @cached_property
     def _encoded(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Reader:
+class LanguageReader:
     """A released language model as a reader of real texts. What it finds there is internal."""
 
     generator: Generator

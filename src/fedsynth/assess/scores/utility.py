@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsynth.assess.scores.classifiers import CLASSIFIERS, KNOWN, Classifier, Task, calmly
+from fedsynth.assess.scores.classifiers import CLASSIFIERS, KNOWN, Classifier, ClassifierTask, calmly
 from fedsynth.assess.scores.score import Score, failure, over_seeds
 from fedsynth.data.schema import Schema
 from fedsynth.data.table import Table
@@ -73,7 +73,7 @@ def majority(train: pd.DataFrame, test: pd.DataFrame, schema: Schema) -> Perform
 
 
 @dataclass(frozen=True)
-class Baseline:
+class RealRowsBaseline:
     """Performance of real training rows on the test rows: measured once, set beside every synthetic table."""
 
     majority: Performance
@@ -97,20 +97,20 @@ def baseline(
     *,
     classifiers: Sequence[str] = tuple(CLASSIFIERS),
     seeds: Sequence[int] = (0, 1, 2),
-) -> Baseline:
+) -> RealRowsBaseline:
     """Train every classifier on the real training rows and test it on the held-out real ones."""
     _require_label(schema)
     on_real = {
         name: tuple(performance(real, test, schema, name, seed) for seed in seeds) for name in classifiers
     }
-    return Baseline(majority(real, test, schema), on_real, tuple(seeds))
+    return RealRowsBaseline(majority(real, test, schema), on_real, tuple(seeds))
 
 
 def utility(
     synthetic: pd.DataFrame,
     test: pd.DataFrame,
     schema: Schema,
-    beside: Baseline,
+    beside: RealRowsBaseline,
     measures: Sequence[str] = MEASURES,
 ) -> list[Score]:
     """Accuracy, F1 and AUC of each classifier trained on synthetic rows and tested on real ones.
@@ -150,7 +150,7 @@ def _checked(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
     return Table(schema).encode(frame[list(schema.names)])[1].numpy()
 
 
-def _task(classifier: Classifier, frame: pd.DataFrame, schema: Schema) -> Task:
+def _task(classifier: Classifier, frame: pd.DataFrame, schema: Schema) -> ClassifierTask:
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise BadInput(f"column {missing[0]!r} is missing; expected the columns of the schema")

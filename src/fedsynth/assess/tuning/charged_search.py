@@ -38,7 +38,7 @@ from fedsynth.recipes.task import Task
 from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.folder import Folder
-from fedsynth.synthesis.payer import Payer, Policy, ledger_of
+from fedsynth.synthesis.payer import BudgetPolicy, Payer, ledger_of
 from fedsynth.synthesis.release import caveats_of, release, released
 from fedsynth.synthesis.released_files import write_result
 from fedsynth.synthesis.request import Request
@@ -110,7 +110,7 @@ class ChargedSearch:
         offered = [self._prepared(recipe, task, participants, settings, noise) for settings in self.tried]
 
         ledger = Ledger(place.ledger)
-        policy = Policy.load(self.request.budget) if self.request.budget else None
+        policy = BudgetPolicy.load(self.request.budget) if self.request.budget else None
         payer = Payer(ledger, place.path.name, policy)
         if earlier is not None:
             payer.begin_with(earlier)

@@ -31,7 +31,7 @@ class Database:
     password_file: str | None = None
 
     @contextmanager
-    def open(self, folder: Path) -> Iterator[Reader]:
+    def open(self, folder: Path) -> Iterator[SqlReader]:
         """Connect, and read everything as of one moment; paths count from `folder`."""
         file = None if self.password_file is None else folder / self.password_file
         password = read_password(self.password_variable, file)
@@ -45,7 +45,7 @@ class Database:
         try:
             engine = self._engine(folder, password)
             with engine.connect() as connection:
-                yield Reader(connection)
+                yield SqlReader(connection)
         except errors as error:
             raise BadInput(f"{self._shown()}: {_reason(error, password)}") from None
 
@@ -90,7 +90,7 @@ class Database:
 
 
 @dataclass(frozen=True)
-class Reader:
+class SqlReader:
     """An open connection that only reads."""
 
     connection: Connection

@@ -13,30 +13,30 @@ from fedsynth.data.schema import Schema
 from fedsynth.deploy.link.messages import Begin, Terms
 from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.look import Assigned
-from fedsynth.deploy.site.site import Holding, Policy
+from fedsynth.deploy.site.site import Holding, SitePolicy
 from fedsynth.errors import BadInput, FedsynthError, Incompatible
 from fedsynth.federation.algorithm import Algorithm
 from fedsynth.inspection.auxiliary import lenient
 from fedsynth.inspection.onnx_graph import MOST_BYTES, check_installed
-from fedsynth.inspection.plan import Plan, Source, hash_of
+from fedsynth.inspection.plan import InspectionPlan, ModelSource, hash_of
 from fedsynth.inspection.primary import Primary, check_entry_point, graph_from, installed
 from fedsynth.inspection.selection import trained_schema
-from fedsynth.inspection.step import Rows, Step, Training
-from fedsynth.inspection.survey import Survey
+from fedsynth.inspection.step import InspectedRows, SelectionTraining, Step
+from fedsynth.inspection.survey import InspectionSurvey
 from fedsynth.privacy.mechanism import Charge
 
 
 class AtSite:
     """This site's part in the steps of inspections; rows that were judged once are kept for the next step."""
 
-    def __init__(self, holding: Holding, policy: Policy) -> None:
+    def __init__(self, holding: Holding, policy: SitePolicy) -> None:
         self._holding = holding
         self._policy = policy
-        self._last: tuple[tuple[Source, bool], Rows] | None = None
+        self._last: tuple[tuple[ModelSource, bool], InspectedRows] | None = None
 
     def agree(self, terms: Terms) -> None:
         """Refuse what cannot be done here, or would not be private."""
-        plan = Plan.from_dict(terms.inspection)
+        plan = InspectionPlan.from_dict(terms.inspection)
         if (terms.unit, terms.trust, terms.transport) != ("client", "central", "clear"):
             raise Incompatible(
                 f"unit={terms.unit}, trust={terms.trust}, transport={terms.transport}: which rows of a client are "
@@ -64,11 +64,13 @@ class AtSite:
 
     def allows(self, terms: Terms, job: str) -> bool:
         """Rounds belong to models; a question is the one query of its run."""
-        return Plan.from_dict(terms.inspection).step.kind == Training.kind or job == "balance"
+        return (
+            InspectionPlan.from_dict(terms.inspection).step.kind == SelectionTraining.kind or job == "balance"
+        )
 
     def assigned(self, begin: Begin) -> Assigned:
         """One step: the same objects as in the simulator, on this site's clients."""
-        plan = Plan.from_dict(begin.terms.inspection)
+        plan = InspectionPlan.from_dict(begin.terms.inspection)
         if begin.run != plan.run:
             raise BadInput(f"run {begin.run!r}: this step of the inspection is the run {plan.run!r}")
         schema, clients = self._holding.schema, begin.terms.clients
@@ -85,17 +87,17 @@ class AtSite:
             tuple(whole(plan, model, schema, clients)),
         )
 
-    def _rows(self, plan: Plan, trained: Schema, content: bytes) -> Rows:
+    def _rows(self, plan: InspectionPlan, trained: Schema, content: bytes) -> InspectedRows:
         """This site's rows with the model of the plan, which is read and checked first."""
         key = (plan.source, trained.label is None)
         if self._last is None or self._last[0] != key:
             raw = self._holding.raw
             assert raw is not None
             model = self._model(plan.source, content)
-            self._last = (key, Rows(raw, self._holding.schema, trained, model))
+            self._last = (key, InspectedRows(raw, self._holding.schema, trained, model))
         return self._last[1]
 
-    def _model(self, source: Source, content: bytes) -> Primary | None:
+    def _model(self, source: ModelSource, content: bytes) -> Primary | None:
         schema = self._holding.schema
         if source.entry_point:
             self._check_entry_point(source.entry_point)
@@ -109,7 +111,7 @@ class AtSite:
         return graph_from(schema, content, "the model that came")
 
 
-def _clients(step: Step, rows: Rows) -> Clients:
+def _clients(step: Step, rows: InspectedRows) -> Clients:
     """Return the clients of a step; an unforeseen error could quote a row, so only its kind is told."""
     try:
         return step.clients(rows)
@@ -121,9 +123,11 @@ def _clients(step: Step, rows: Rows) -> Clients:
         ) from error
 
 
-def whole(plan: Plan, model: Algorithm, schema: Schema, clients: int) -> list[tuple[Charge, int]]:
+def whole(plan: InspectionPlan, model: Algorithm, schema: Schema, clients: int) -> list[tuple[Charge, int]]:
     """Return every charge of the inspection's questions and models, with its number of times."""
-    queries = [question.query(schema, clients, plan.noise) for question in Survey.of(plan.selections).all]
+    queries = [
+        question.query(schema, clients, plan.noise) for question in InspectionSurvey.of(plan.selections).all
+    ]
     once = [] if model.opening is None else model.opening.charges()
     models = len(plan.selections)
     return [

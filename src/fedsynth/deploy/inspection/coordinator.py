@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fedsynth.deploy.coordinator import Assignment, Coordinator, Patience
+from fedsynth.deploy.coordinator import Assignment, Coordinator, CoordinatorPatience
 from fedsynth.deploy.inspection.over_sites import AGAIN
 from fedsynth.deploy.nvflare.kits import Kit
 from fedsynth.errors import BadInput, Incompatible
@@ -16,7 +16,7 @@ from fedsynth.inspection.agenda import Tell
 from fedsynth.inspection.findings import Findings
 from fedsynth.inspection.inspection import conclude
 from fedsynth.inspection.onnx_graph import MOST_BYTES
-from fedsynth.inspection.released import Seen
+from fedsynth.inspection.released import ReleasedAnswers
 from fedsynth.inspection.request import Inspection
 from fedsynth.privacy.ledger import Ledger
 
@@ -70,7 +70,7 @@ class OverSites:
             coordinator.cancel()
             raise
         (out / "federation.json").unlink(missing_ok=True)  # an inspection is not resumed
-        released = Seen.load(out, self.inspection.request, self.inspection.trained)
+        released = ReleasedAnswers.load(out, self.inspection.request, self.inspection.trained)
         ledger = Ledger(out / "ledger.jsonl")
         return conclude(self.inspection, released, ledger, out=out, tell=tell, caveats=_CAVEATS)
 
@@ -84,7 +84,7 @@ class OverSites:
         }
 
     def _assignment(self) -> Assignment:
-        inspection, patience = self.inspection, Patience(round_s=self.round_s)
+        inspection, patience = self.inspection, CoordinatorPatience(round_s=self.round_s)
         plain = Assignment.new(
             self.kit, inspection.request, inspection.schema, self.minimum_sites, patience, self.earlier
         )

@@ -24,11 +24,11 @@ from fedsynth.federation.pace import Pace, watched_stoppage
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
 from fedsynth.inspection.agenda import Agenda
-from fedsynth.inspection.plan import Plan, Source
+from fedsynth.inspection.plan import InspectionPlan, ModelSource
 from fedsynth.inspection.population import learned
 from fedsynth.inspection.request import Inspection
-from fedsynth.inspection.step import Question, Step, Training
-from fedsynth.inspection.survey import Survey
+from fedsynth.inspection.step import InspectionQuestion, SelectionTraining, Step
+from fedsynth.inspection.survey import InspectionSurvey
 from fedsynth.privacy.mechanism import Charge, When
 from fedsynth.rng import Rng
 
@@ -50,7 +50,7 @@ class Call:
     channel: Channel
     name: str
     inspection: Inspection
-    source: Source = field(default_factory=Source)
+    source: ModelSource = field(default_factory=ModelSource)
     content: bytes = b""
     minimum: int = 1
     patience: Patience = field(default_factory=Patience)
@@ -60,14 +60,14 @@ class Call:
     heads: LedgerHeads = field(default_factory=LedgerHeads)
 
     @property
-    def first_question(self) -> Question:
+    def first_question(self) -> InspectionQuestion:
         """The first question; sites are invited to it."""
-        return Survey.of(self.inspection.selections).all[0]
+        return InspectionSurvey.of(self.inspection.selections).all[0]
 
     def gather(self) -> Roster:
         """The sites that would take part, and how many clients they have; noise is calibrated to these."""
         noise = 1.0 if self.inspection.request.target else None
-        plan = Plan(self.name, self.inspection.selections, noise, self.source, self.first_question)
+        plan = InspectionPlan(self.name, self.inspection.selections, noise, self.source, self.first_question)
         return self.remote(plan).invite(self.terms(plan, 0, {}))
 
     def release(self, roster: Roster) -> None:
@@ -80,12 +80,12 @@ class Call:
         """Tell whoever waits what the server does now."""
         self.tell("server", 0, words)
 
-    def remote(self, plan: Plan) -> Remote:
+    def remote(self, plan: InspectionPlan) -> Remote:
         """A link for the run of one step."""
         known = (self.minimum, self.patience, self.now, self.tell, self.content)
         return Remote(self.channel, plan.run, *known, f"start the others again and {AGAIN}", heads=self.heads)
 
-    def terms(self, plan: Plan, clients: int, values: dict[str, object]) -> Terms:
+    def terms(self, plan: InspectionPlan, clients: int, values: dict[str, object]) -> Terms:
         """The terms that sites agree to."""
         inspection = self.inspection
         plain = terms_of(inspection.request, inspection.schema, values, clients, self.minimum)
@@ -101,7 +101,7 @@ class AtSites:
     roster: Roster
     _begun: bool = field(default=False, init=False)
 
-    def ask(self, question: Question, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
+    def ask(self, question: InspectionQuestion, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
         """Ask all sites; who is away answers nothing, and nobody divides by how many answered."""
         algorithm = replace(self.agenda.trainer.algorithm(1.0), opening=query)
         own = [part for part, home in algorithm.homes.items() if home is Home.CLIENT]
@@ -111,7 +111,7 @@ class AtSites:
         self._closed(link, state)
         return answer
 
-    def train(self, step: Training, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
+    def train(self, step: SelectionTraining, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
         """Train on what the sites' clients select."""
         state = algorithm.init(rng.at("init"))
         link = self._opened(step, algorithm, state)
@@ -135,7 +135,7 @@ class AtSites:
     def _opened(self, step: Step, algorithm: Algorithm, state: ServerState) -> Remote:
         """Begin the run of a step with the sites of the inspection, as far as they are there."""
         call, agenda = self.call, self.agenda
-        plan = Plan(call.name, agenda.inspection.selections, agenda.noise, call.source, step)
+        plan = InspectionPlan(call.name, agenda.inspection.selections, agenda.noise, call.source, step)
         terms = call.terms(plan, self.roster.clients, dict(agenda.trainer.values))
         link = call.remote(plan)
         members = {name: replace(member, away=True, used=()) for name, member in self.roster.members.items()}

@@ -15,8 +15,8 @@ from fedsynth.deploy.link.ledger_heads import LedgerHeads
 from fedsynth.deploy.link.patience import Patience
 from fedsynth.errors import FedsynthError
 from fedsynth.inspection.agenda import Agenda
-from fedsynth.inspection.plan import Source, hash_of
-from fedsynth.inspection.released import FILE, Seen
+from fedsynth.inspection.plan import ModelSource, hash_of
+from fedsynth.inspection.released import FILE, ReleasedAnswers
 from fedsynth.inspection.request import Inspection
 from fedsynth.inspection.selection import Selection
 from fedsynth.privacy.chain import head_path
@@ -67,7 +67,7 @@ def _conduct(
     looked(call_of(assignment, channel, news, heads), payer).save(folder)
 
 
-def looked(call: Call, payer: Payer) -> Seen:
+def looked(call: Call, payer: Payer) -> ReleasedAnswers:
     """All steps of an inspection, over the sites that agree to it as it is calibrated."""
     inspection, rng = call.inspection, Rng(call.inspection.request.seed)
     spent = [priced(line, "client", "add-remove") for line in payer.ledger.lines()]
@@ -102,7 +102,7 @@ def call_of(
         channel,
         assignment["run"],
         Inspection(request, schema, selections, survey_share=keys["survey_share"]),
-        Source(hash_of(content) if content else "", model.get("entry_point", "")),
+        ModelSource(hash_of(content) if content else "", model.get("entry_point", "")),
         content,
         assignment["minimum_sites"],
         Patience(timeout_s=assignment["round_s"], resend_s=max(5.0, assignment["round_s"] / 4)),

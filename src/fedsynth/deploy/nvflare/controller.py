@@ -1,6 +1,6 @@
 """The server's half of a job: bytes to the sites and back as tasks, and a desk where the coordinator asks for news.
 
-What to do with the sites is the business of the component named "work" (see `Work`): the engine moves bytes alone.
+What to do with the sites is the business of the component named "work" (`ServerWork`): the engine moves bytes alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from fedsynth.deploy.job import JobEnded, Regroup, Work
+from fedsynth.deploy.job import JobEnded, Regroup, ServerWork
 from fedsynth.deploy.nvflare.streams import keep_streams_small
 from fedsynth.errors import FedsynthError
 
@@ -82,7 +82,7 @@ class Desk:
 class Tasks:
     """The channel over the engine's tasks: a message down is a task, the message up is its result."""
 
-    def __init__(self, controller: Exchange, context: FLContext, ended: Signal) -> None:
+    def __init__(self, controller: ServerExchange, context: FLContext, ended: Signal) -> None:
         self._controller = controller
         self._context = context
         self._ended = ended
@@ -126,7 +126,7 @@ class Tasks:
             self._inbox.put((client_task.client.name, payload))
 
 
-class Exchange(Controller):
+class ServerExchange(Controller):
     """The workflow of every fedsynth job."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Exchange(Controller):
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
         assignment = json.loads((Path(workspace.get_app_config_dir(fl_ctx.get_job_id())) / ASKED).read_text())
         folder = run_folder(Path(workspace.get_root_dir()), assignment["run"])
-        work: Work = engine.get_component("work")
+        work: ServerWork = engine.get_component("work")
         try:
             channel = Tasks(self, fl_ctx, abort_signal)
             desk.tell(members=list(channel.sites))

@@ -12,7 +12,7 @@ from fedsynth.deploy.job import SiteWork
 from fedsynth.deploy.nvflare.streams import keep_streams_small
 
 
-class Exchange(Executor):
+class SiteExchange(Executor):
     """The executor of every fedsynth job; the component named "work" is an `SiteWork`."""
 
     def __init__(self) -> None:

@@ -156,7 +156,7 @@ def _memory(process: psutil.Process) -> int:
 def served(metrics: Metrics, port: int) -> Iterator[int]:
     """Answer GET /metrics on this port of 127.0.0.1 until the block ends; gives the port."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class MetricsHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path != "/metrics":
                 self.send_error(404, "only /metrics is here")
@@ -172,7 +172,7 @@ def served(metrics: Metrics, port: int) -> Iterator[int]:
             """A scrape every few seconds is no news."""
 
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", port), MetricsHandler)
     except (OSError, OverflowError) as error:
         raise BadInput(
             f"metrics port {port}: 127.0.0.1:{port} cannot be listened on ({error}); name another with --metrics-port"

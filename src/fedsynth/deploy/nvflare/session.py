@@ -32,12 +32,12 @@ _ALL = 2**31  # rounds to leave out of an answer
 T = TypeVar("T")
 
 
-class LineLost(FedsynthError):
+class ConnectionLost(FedsynthError):
     """The server went away in the middle of something; it may come back."""
 
 
-class Line:
-    """One session with the server. Any failure of the engine's is a `LineLost`."""
+class CoordinatorSession:
+    """One session with the server. Any failure of the engine's is a `ConnectionLost`."""
 
     def __init__(self, kit: Kit, timeout_s: float = 10.0) -> None:
         there = server_time(kit.reach())
@@ -173,7 +173,7 @@ class Line:
         except FedsynthError:
             raise
         except Exception as error:
-            raise LineLost(
+            raise ConnectionLost(
                 f"the server at {self._kit.host}:{self._kit.port} does not answer ({error})"
             ) from error
 
@@ -191,13 +191,18 @@ def write_job(folder: Path, assignment: Mapping[str, Any]) -> None:
     server = {
         "format_version": 2,
         "server": {"task_request_interval": TASK_INTERVAL_S},
-        "workflows": [{"id": "exchange", "path": "fedsynth.deploy.nvflare.controller.Exchange", "args": {}}],
+        "workflows": [
+            {"id": "exchange", "path": "fedsynth.deploy.nvflare.controller.ServerExchange", "args": {}}
+        ],
         "components": [{"id": "work", "path": SERVER_JOB, "args": {}}],
     }
     client = {
         "format_version": 2,
         "executors": [
-            {"tasks": [TASK], "executor": {"path": "fedsynth.deploy.nvflare.executor.Exchange", "args": {}}}
+            {
+                "tasks": [TASK],
+                "executor": {"path": "fedsynth.deploy.nvflare.executor.SiteExchange", "args": {}},
+            }
         ],
         "components": [{"id": "work", "path": SITE_JOB, "args": {}}],
     }

@@ -9,7 +9,7 @@ from typing import Any
 from fedsynth.privacy import chain
 
 
-class Audit:
+class ActivityLog:
     """An append-only log. The ledger says what was spent; this says who asked for what and why it was refused."""
 
     def __init__(self, path: Path) -> None:

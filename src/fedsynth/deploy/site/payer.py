@@ -17,7 +17,7 @@ from fedsynth.deploy.site.reservations import Reservations
 from fedsynth.errors import BudgetExhausted
 from fedsynth.federation.algorithm import Algorithm, Job
 from fedsynth.privacy.budget import Budget
-from fedsynth.privacy.ledger import Entry, Ledger, Line
+from fedsynth.privacy.ledger import Entry, Ledger, LedgerLine
 from fedsynth.privacy.mechanism import Charge, When
 
 
@@ -227,5 +227,5 @@ def _belongs(run: str, agreement: str) -> bool:
     return bool(agreement) and run.startswith(f"{agreement}-")
 
 
-def _named(paid: Entry | Line) -> _Paid:
+def _named(paid: Entry | LedgerLine) -> _Paid:
     return _Paid(paid.release, paid.round, paid.session, paid.holder)

@@ -17,7 +17,7 @@ _KEYS = "this site has no keys for it (fedsynth keys create, then [keys] folder 
 
 
 @dataclass(frozen=True)
-class Policy:
+class SitePolicy:
     """The rules for the runs that a site takes part in. Never sent."""
 
     budget: Budget
@@ -47,7 +47,7 @@ class Policy:
             raise Refusal("policy", f"the schema is not the one agreed to here: {difference}")
 
 
-def too_few(sites: int, policy: Policy) -> str:
+def too_few(sites: int, policy: SitePolicy) -> str:
     """The sentence for a run with fewer sites than the policy asks for."""
     return f"minimum_cohort={sites}: this site takes part only with {policy.minimum_cohort} sites or more"
 

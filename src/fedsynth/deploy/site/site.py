@@ -31,10 +31,10 @@ from fedsynth.deploy.link.messages import (
     read,
     write,
 )
-from fedsynth.deploy.site.activity_log import Audit
+from fedsynth.deploy.site.activity_log import ActivityLog
 from fedsynth.deploy.site.look import Assigned, Look
 from fedsynth.deploy.site.payer import SitePayer
-from fedsynth.deploy.site.policy import Policy, too_few
+from fedsynth.deploy.site.policy import SitePolicy, too_few
 from fedsynth.deploy.site.reservations import Reservations
 from fedsynth.deploy.site.run import Labor, Refusal, Seal, SiteRun, check_start
 from fedsynth.deploy.site.state import RunFolder, SiteProgress, run_path
@@ -67,7 +67,7 @@ class Site:
     def __init__(
         self,
         holding: Holding,
-        policy: Policy,
+        policy: SitePolicy,
         folder: Path,
         compose: Compose,
         *,
@@ -88,7 +88,7 @@ class Site:
         self.policy = policy
         self.folder = folder
         self.seeded = seed is not None
-        self.audit = Audit(folder / "audit.jsonl")
+        self.audit = ActivityLog(folder / "audit.jsonl")
         self.ledger = Ledger(folder / "ledger.jsonl")
         self.reserved = Reservations(folder / "reserved.json", self.ledger)
         self._compose = compose

@@ -43,13 +43,12 @@ from fedsynth.deploy.link.sealed import sealing
 from fedsynth.deploy.participation import compose
 from fedsynth.deploy.site.look import Look
 from fedsynth.deploy.site.run import Seal
-from fedsynth.deploy.site.site import Holding, Policy, Site
+from fedsynth.deploy.site.site import Holding, Site, SitePolicy
 from fedsynth.deploy.software import difference
 from fedsynth.errors import BadInput, nearest
 from fedsynth.privacy.budget import Budget
 from fedsynth.recipes.registry import recipe_named
-from fedsynth.synthesis.payer import Policy as Payer
-from fedsynth.synthesis.payer import check_payer, ledger_of
+from fedsynth.synthesis.payer import BudgetPolicy, check_payer, ledger_of
 from fedsynth.transport.he_scheme import Keys
 from fedsynth.transport.keys import IDENTITIES, IDENTITY, SECRET, load_identities, load_identity, load_keys
 from fedsynth.transport.registry import TRANSPORTS
@@ -58,7 +57,7 @@ _DATA = {"file": Key(str, True), "schema": Key(str, True)}
 _KEYS = {
     "data": Key(_DATA | dict.fromkeys(("client_column", "label", "text_column"), Key(str)), True),
     "budget": Key({name: key for name, key in keys_of(Budget).items() if name != "accountant"}, True),
-    "policy": Key({name: key for name, key in keys_of(Policy).items() if name != "budget"}, True),
+    "policy": Key({name: key for name, key in keys_of(SitePolicy).items() if name != "budget"}, True),
     "state": Key({"folder": Key(str, True)}, True),
     "keys": Key({"folder": Key(str)}),
     "compute": Key({"device": Key(str)}),
@@ -74,7 +73,7 @@ class SiteFile:
     path: Path
     keys: Mapping[str, Mapping[str, Any]]
     schema: Schema
-    policy: Policy
+    policy: SitePolicy
 
     @classmethod
     def load(cls, path: Path | str) -> SiteFile:
@@ -128,7 +127,7 @@ class SiteFile:
         kept = raw if self.policy.inspect else None
         return Holding(encode_clients(raw, schema), tuple(raw.names), self.schema, kept)
 
-    def site(self, look: Callable[[Holding, Policy], Look] | None = None) -> Site:
+    def site(self, look: Callable[[Holding, SitePolicy], Look] | None = None) -> Site:
         """The site, ready to answer; `look` makes its part in inspections."""
         self.check_state()
         seed = self.keys.get("test", {}).get("seed")
@@ -149,7 +148,7 @@ class SiteFile:
         )
         paid = ledger_of(self.schema, self.path.parent / self.keys["data"]["schema"])
         if paid is not None:
-            Payer(self.policy.budget, site.ledger).count(paid)
+            BudgetPolicy(self.policy.budget, site.ledger).count(paid)
         return site
 
     @property
@@ -176,9 +175,9 @@ class SiteFile:
         return seals
 
 
-def _policy(path: Path, keys: Mapping[str, Mapping[str, Any]]) -> Policy:
+def _policy(path: Path, keys: Mapping[str, Mapping[str, Any]]) -> SitePolicy:
     try:
-        policy = build(Policy, keys["policy"], budget=build(Budget, keys["budget"]))
+        policy = build(SitePolicy, keys["policy"], budget=build(Budget, keys["budget"]))
         for name in policy.recipes:
             recipe_named(name)
         for name in policy.transports:

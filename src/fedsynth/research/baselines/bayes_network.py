@@ -17,7 +17,7 @@ _MOST_CELLS = 2**22  # of one table of counts: more would say that the degree is
 
 
 @dataclass(frozen=True)
-class Pair:
+class AttributeParents:
     """A column and its parents."""
 
     child: int
@@ -29,12 +29,12 @@ class Pair:
         return (*self.parents, self.child)
 
 
-Structure = tuple[Pair, ...]  # in the order of sampling: parents come before their children
+Structure = tuple[AttributeParents, ...]  # in the order of sampling: parents come before their children
 Choose = Callable[[np.ndarray], int]  # from scores, the place of the chosen one
 
 
 @dataclass(frozen=True)
-class Network:
+class BayesNetwork:
     """A structure and, for each pair, the counts [parents' codes..., child's codes], noisy or not."""
 
     sizes: tuple[int, ...]
@@ -137,14 +137,14 @@ class Scores(Protocol):
         """A number for each pair."""
         ...
 
-    def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> Pair:
+    def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> AttributeParents:
         """The pair that the number at this place is for."""
         ...
 
 
 def greedy(root: int, columns: int, scores: Scores, choose: Choose) -> Structure:
     """Add, one by one, the column and parents that `choose` takes from the scores (PrivBayes, Algorithm 2)."""
-    structure: list[Pair] = [Pair(root, ())]
+    structure: list[AttributeParents] = [AttributeParents(root, ())]
     placed, left = [root], [column for column in range(columns) if column != root]
     while left:
         chosen = scores.pair(choose(scores.values(placed, left)), placed, left)
@@ -165,12 +165,12 @@ class PairScores:
         """A number for each child and parent."""
         return self.matrix[np.ix_(left, placed)].ravel()
 
-    def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> Pair:
+    def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> AttributeParents:
         """The child and its parents."""
         child, parent = left[place // len(placed)], placed[place % len(placed)]
         if self.always is None or self.always == parent:
-            return Pair(child, (parent,))
-        return Pair(child, (self.always, parent))
+            return AttributeParents(child, (parent,))
+        return AttributeParents(child, (self.always, parent))
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class SetScores:
     """Scores for up to `degree` parents, each asked of a function once."""
 
     degree: int
-    score: Callable[[Pair], float]
-    known: dict[Pair, float] = field(default_factory=dict)
+    score: Callable[[AttributeParents], float]
+    known: dict[AttributeParents, float] = field(default_factory=dict)
 
     def values(self, placed: Sequence[int], left: Sequence[int]) -> np.ndarray:
         """A number for each child and set of parents."""
@@ -189,10 +189,10 @@ class SetScores:
                 self.known[pair] = self.score(pair)
         return np.array([self.known[pair] for pair in pairs])
 
-    def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> Pair:
+    def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> AttributeParents:
         """The child and its parents."""
         return self._pairs(placed, left)[place]
 
-    def _pairs(self, placed: Sequence[int], left: Sequence[int]) -> list[Pair]:
+    def _pairs(self, placed: Sequence[int], left: Sequence[int]) -> list[AttributeParents]:
         sets = list(combinations(sorted(placed), min(self.degree, len(placed))))
-        return [Pair(child, parents) for child in left for parents in sets]
+        return [AttributeParents(child, parents) for child in left for parents in sets]

@@ -37,9 +37,9 @@ from fedsynth.privacy.ledger import Entry, Ledger
 from fedsynth.privacy.mechanism import Unit
 from fedsynth.privacy.pairs import Adjacency
 from fedsynth.research.baselines.bayes_network import (
+    AttributeParents,
+    BayesNetwork,
     Choose,
-    Network,
-    Pair,
     PairScores,
     Scores,
     SetScores,
@@ -59,11 +59,11 @@ _MOST_TABLES = 50_000  # of combinations that are counted one by one
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedNetworks:
     """Networks learned from clients, each with its share of the rows to come."""
 
     codes: Codes
-    networks: tuple[Network, ...]
+    networks: tuple[BayesNetwork, ...]
     shares: tuple[float, ...]
 
     def sample(self, rows: int, rng: Rng) -> pd.DataFrame | tuple[np.ndarray, np.ndarray | None]:
@@ -105,7 +105,7 @@ class PrivBayes:
 
     def fit(
         self, clients: Clients, schema: Schema, epsilon: float | None, rng: Rng, ledger: Ledger
-    ) -> Fitted:
+    ) -> FittedNetworks:
         """Learn from the clients at `epsilon` for each record (None: without noise, and so the ledger says)."""
         if epsilon is not None and not 0 < epsilon < math.inf:
             raise BadInput(f"epsilon={epsilon}: expected a positive number, or None for no privacy")
@@ -126,7 +126,7 @@ class PrivBayes:
         learn = {"statistics": self._by_statistics, "voting": self._by_voting, "model": self._by_model}
         networks = learn[self.way](parties, codes.sizes)
         sizes = np.maximum(clients.sizes, 0) if len(networks) > 1 else np.ones(1)
-        return Fitted(codes, networks, tuple(sizes / sizes.sum()))
+        return FittedNetworks(codes, networks, tuple(sizes / sizes.sum()))
 
     def _pay(self, clients: int, epsilon: float | None, ledger: Ledger) -> None:
         """One line for each client, before anything leaves it."""
@@ -136,7 +136,7 @@ class PrivBayes:
             [Entry(event, what, str(client), "record", "local", run="privbayes") for client in range(clients)]
         )
 
-    def _by_statistics(self, parties: Sequence[_Party], sizes: tuple[int, ...]) -> tuple[Network, ...]:
+    def _by_statistics(self, parties: Sequence[_Party], sizes: tuple[int, ...]) -> tuple[BayesNetwork, ...]:
         root = len(sizes) - 1
         if self.degree == 1:
             together = sum((party.noisy_pairs() for party in parties), np.zeros((sum(sizes),) * 2))
@@ -147,9 +147,9 @@ class PrivBayes:
             scores = SetScores(self.degree, lambda pair: information(_marginal(sums, pair.columns)))
             structure = greedy(root, len(sizes), scores, _best)
             tables = tuple(_marginal(sums, pair.columns) for pair in structure)
-        return (Network(sizes, structure, tables),)
+        return (BayesNetwork(sizes, structure, tables),)
 
-    def _by_voting(self, parties: Sequence[_Party], sizes: tuple[int, ...]) -> tuple[Network, ...]:
+    def _by_voting(self, parties: Sequence[_Party], sizes: tuple[int, ...]) -> tuple[BayesNetwork, ...]:
         votes = Counter(
             frozenset(pair.columns) for party in parties for pair in party.structure(self.structure_share)
         )
@@ -164,14 +164,14 @@ class PrivBayes:
         structure = greedy(root, len(sizes), scores, _best)
         noisy = [party.noisy_tables(structure, 1 - self.structure_share) for party in parties]
         tables = tuple(np.sum(each, axis=0) for each in zip(*noisy, strict=True))
-        return (Network(sizes, structure, tables),)
+        return (BayesNetwork(sizes, structure, tables),)
 
-    def _by_model(self, parties: Sequence[_Party], sizes: tuple[int, ...]) -> tuple[Network, ...]:
+    def _by_model(self, parties: Sequence[_Party], sizes: tuple[int, ...]) -> tuple[BayesNetwork, ...]:
         networks = []
         for party in parties:
             structure = party.structure(self.structure_share)
             tables = party.noisy_tables(structure, 1 - self.structure_share)
-            networks.append(Network(sizes, structure, tuple(tables)))
+            networks.append(BayesNetwork(sizes, structure, tuple(tables)))
         return tuple(networks)
 
 
@@ -252,7 +252,7 @@ class _Party:
         """The scale of the Laplace noise of each of so many tables: one record is in all of them."""
         return 0.0 if self.epsilon is None else _MOVED * tables / (share * self.epsilon)
 
-    def _shape(self, pair: Pair) -> tuple[int, ...]:
+    def _shape(self, pair: AttributeParents) -> tuple[int, ...]:
         return tuple(self.sizes[column] for column in pair.columns)
 
     def _noise(self, shape: tuple[int, ...], scale: float, number: int) -> np.ndarray:

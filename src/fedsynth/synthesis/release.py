@@ -17,7 +17,9 @@ from fedsynth.privacy.statement import Statement, statement
 from fedsynth.privacy.wording import caveats_accepted, caveats_dealt
 from fedsynth.recipes.budget import adjacency_of, sampling_of
 from fedsynth.recipes.registry import Recipe, recipe_named
+from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.generator import Generator
+from fedsynth.synthesis.released_files import close
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared
 
@@ -90,3 +92,10 @@ def release(
         units=public_units(prepared.recipe, prepared.unit, algorithm.schedule.clients, prepared.values),
     )
     return generator, promise
+
+
+def write_result(place: Folder, generator: Generator, statement: Statement) -> None:
+    """Write what a run released and the statement about it, and close the run."""
+    generator.save(place.generator)
+    statement.save(place.privacy)
+    close(place)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedsynth.data.atomic import put, remove, replacing, sync
 from fedsynth.data.modality import Data, modality_of, synthetic_endings
@@ -24,9 +23,6 @@ from fedsynth.privacy.statement import Statement, disagreement, statement, worde
 from fedsynth.recipes.registry import recipe_named
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.request import Request
-
-if TYPE_CHECKING:
-    from fedsynth.synthesis.generator import Generator
 
 _SYNTHETIC = "synthetic"
 _KNOWN = 4096  # hashes and statements that a process remembers, for pages that are renewed all the time
@@ -132,13 +128,6 @@ def _refuse_changed(place: Folder, named: Mapping[str, str] | None) -> None:
     problems = changed_files(place, named)
     if problems:
         raise NotPrivate(problems[0])
-
-
-def write_result(place: Folder, generator: Generator, statement: Statement) -> None:
-    """Write what a run released and the statement about it, and close the run."""
-    generator.save(place.generator)
-    statement.save(place.privacy)
-    close(place)
 
 
 def close(place: Folder) -> None:

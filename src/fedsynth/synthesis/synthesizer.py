@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedsynth.data.clients import Clients, RawClients, clients_in, encode_clients
+from fedsynth.data.clients import RawClients, clients_in, encode_clients
 from fedsynth.data.modality import Data, modality_of
 from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
@@ -28,8 +28,8 @@ from fedsynth.synthesis.forecast import Forecast, forecast
 from fedsynth.synthesis.generator import Generator
 from fedsynth.synthesis.inputs import source_of
 from fedsynth.synthesis.payer import BudgetPolicy, Payer, check_payer, ledger_of
-from fedsynth.synthesis.release import caveats_of, release
-from fedsynth.synthesis.released_files import checked_run, write_result
+from fedsynth.synthesis.release import caveats_of, release, write_result
+from fedsynth.synthesis.released_files import checked_run
 from fedsynth.synthesis.request import AUTO, Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, prepare, resumed
 
@@ -167,7 +167,10 @@ class Synthesizer:
         place = None if folder is None else Folder(folder)
         if place:
             place.refuse_existing()
-        encoded = self._read(data, client_column, clients, split, text_column)
+        self._note_owners(data, client_column, clients, split, text_column)
+        source = source_of(self.request, self.schema)
+        encoded = encode_clients(clients_in(data, source, self.schema), self.schema)
+        fingerprint = encoded.fingerprint() if place else ""
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
         payer = self._payer(place)
@@ -183,7 +186,7 @@ class Synthesizer:
                 paid, self._ledger = self._ledger, Ledger(place.ledger)
                 self._ledger.adopt(paid)  # durable before recipe.toml tells the number of records
                 place.create(self.request.to_toml(), self.schema)
-                place.same_data(encoded.fingerprint())
+                place.same_data(fingerprint)
                 payer = self._payer(place)
             if note and expected:
                 note(f"this run will take {expected}")
@@ -192,21 +195,21 @@ class Synthesizer:
             training = Training(prepared, place, payer, rng, watch, self._chunk)
             return self._finish(prepared, training, training.start(), place)
 
-    def _read(
+    def _note_owners(
         self,
         data: Data,
         client_column: str | None,
         clients: int | None,
         split: str | None,
         text_column: str | None,
-    ) -> Clients:
-        """Read and encode the clients in `data`; the request notes how, so that a run in a folder can be resumed."""
+    ) -> None:
+        """Write into the request whose the rows of `data` are, so that a run in a folder can be resumed."""
         if isinstance(data, RawClients):
             if client_column is not None or clients is not None:
                 raise BadInput(
                     "client_column= and clients=: clients_from was told whose the rows are; leave them out"
                 )
-            return encode_clients(data, self.schema)
+            return
         if client_column is not None and clients is not None:
             raise BadInput("client_column= and clients=: both say whose the rows are; choose one of them")
         path = str(data) if isinstance(data, Path | str) else None
@@ -221,11 +224,6 @@ class Synthesizer:
             self.request = request.changed(split_seed=split_seed)
         if client_column is not None:
             self.schema = self.schema.with_client(client_column)
-        return self._encoded(data)
-
-    def _encoded(self, data: Data) -> Clients:
-        source = source_of(self.request, self.schema)
-        return encode_clients(clients_in(data, source, self.schema), self.schema)
 
     def _forecast(self, prepared: Prepared, place: Folder, rng: Rng) -> Forecast | None:
         assert prepared.clients is not None
@@ -246,11 +244,13 @@ class Synthesizer:
     def resume(self, data: Data, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
         place = Folder(folder)
-        encoded = self._encoded(data)
+        source = source_of(self.request, self.schema)
+        encoded = encode_clients(clients_in(data, source, self.schema), self.schema)
+        fingerprint = encoded.fingerprint()
         with place.owned(begun=True):
             rng = Rng(self.request.seed)
             self._ledger = Ledger(place.ledger)
-            place.same_data(encoded.fingerprint())
+            place.same_data(fingerprint)
             prepared = resumed(self.request, self.schema, encoded)
             training = Training(prepared, place, self._payer(place), rng, watch, self._chunk)
             return self._finish(prepared, training, training.resume(), place)

@@ -39,8 +39,7 @@ from fedsynth.rng import Rng
 from fedsynth.simulator.inprocess import InProcess
 from fedsynth.synthesis.folder import Folder
 from fedsynth.synthesis.payer import BudgetPolicy, Payer, ledger_of
-from fedsynth.synthesis.release import caveats_of, release, released
-from fedsynth.synthesis.released_files import write_result
+from fedsynth.synthesis.release import caveats_of, release, released, write_result
 from fedsynth.synthesis.request import Request
 from fedsynth.synthesis.training import Prepared, Training, Watch, check_request
 

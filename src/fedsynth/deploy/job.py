@@ -32,7 +32,6 @@ class Tell(Protocol):
 
     def __call__(self, line: Mapping[str, Any] | None = None, **news: Any) -> None:
         """Post."""
-        ...
 
 
 class ServerWork(Protocol):
@@ -47,11 +46,9 @@ class ServerWork(Protocol):
         regroup: threading.Event,
     ) -> None:
         """Work until the run in `folder` is finished; stop with `Regroup` after a round once `regroup` is set."""
-        ...
 
     def results(self, folder: Path) -> list[Path]:
         """The files of a finished run that the coordinator may have."""
-        ...
 
 
 class SiteWork(Protocol):
@@ -59,7 +56,6 @@ class SiteWork(Protocol):
 
     def handle(self, payload: bytes) -> bytes:
         """The answer to one message."""
-        ...
 
 
 def one_job(folder: Path) -> AbstractContextManager[None]:

@@ -56,41 +56,33 @@ class Job(Protocol):
     @property
     def wire(self) -> Wire:
         """The form of the messages."""
-        ...
 
     def charges(self) -> list[Charge]:
         """The cost of opening the sum."""
-        ...
 
     @property
     def transport(self) -> Transport:
         """How the messages are added up."""
-        ...
 
     @property
     def schedule(self) -> Schedule:
         """Who is asked when."""
-        ...
 
     @property
     def broadcast(self) -> tuple[str, ...]:
         """The parts of the model that clients are sent."""
-        ...
 
     @property
     def together(self) -> bool:
         """Whether clients that are in one place send the sum of their messages."""
-        ...
 
     def blank(self, state: ServerState) -> Memory:
         """The memory of a client that never took part, [size] each."""
-        ...
 
     def client_round(
         self, state: ServerState, memory: Memory, data: Padded, ids: np.ndarray, rng: Rng
     ) -> tuple[Tensor, Memory]:
         """The messages of these clients, and what they remember."""
-        ...
 
 
 def secret_draw(job: Job) -> bool:

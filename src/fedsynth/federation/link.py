@@ -38,19 +38,15 @@ class Link(Protocol):
 
     def start(self, job: Job, ids: np.ndarray, state: ServerState) -> None:
         """Ask these clients to work from this state, beside those that are under way already."""
-        ...
 
     def next(self) -> Arrival:
         """Wait for the next arrival, or for the news that somebody will not arrive.
 
         Where nobody is under way: for somebody who was absent and can be asked now, which is an arrival of nobody.
         """
-        ...
 
     def absent(self, *, for_good: bool = False) -> np.ndarray:
         """The clients that cannot be asked now, or never again."""
-        ...
 
     def commit(self) -> None:
         """The server has stepped: what clients remember of the round is now valid."""
-        ...

@@ -48,60 +48,47 @@ class Schedule(Protocol):
     @property
     def clients(self) -> int:
         """How many there are; treated as public."""
-        ...
 
     @property
     def sampling(self) -> str:
         """How a cohort is drawn, as the statement names it: poisson, fixed or none."""
-        ...
 
     @property
     def adjacency(self) -> str:
         """The neighboring relation under which the sampling can be accounted."""
-        ...
 
     @property
     def expected(self) -> float:
         """The expected number of clients a round."""
-        ...
 
     @property
     def buffered(self) -> bool:
         """True if the server steps before all have arrived, so that clients outlive a version."""
-        ...
 
     @property
     def separation(self) -> int:
         """The least number of versions from one use of a client to its next."""
-        ...
 
     def start(self, clock: Clock, rng: Rng) -> np.ndarray:
         """The clients that start with this version."""
-        ...
 
     def refill(self, clock: Clock, rng: Rng) -> np.ndarray:
         """The clients that start after an arrival, while the server still waits."""
-        ...
 
     def weigh(self, age: int) -> float:
         """The weight of an update that started `age` versions ago."""
-        ...
 
     def ready(self, clock: Clock) -> bool:
         """Whether the server steps now."""
-        ...
 
     def denominator(self) -> float:
         """The divisor of the sum; it must not depend on who took part."""
-        ...
 
     def participations(self, rounds: int) -> int:
         """The most rounds that any one client can be in."""
-        ...
 
     def amplify(self, release: Release) -> DpEvent:
         """The cost of one round, given the cost without sampling."""
-        ...
 
 
 def _worthless(release: Release) -> bool:

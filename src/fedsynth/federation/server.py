@@ -17,15 +17,12 @@ class ServerRule(Protocol):
     @property
     def averages(self) -> bool:
         """True if the next parameters are the mean of the clients' and nothing else, so that nobody has to see them."""
-        ...
 
     def init(self, params: Tensor) -> Memory:
         """The rule's memory before the first round."""
-        ...
 
     def step(self, params: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         """Parameters and memory after one round."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,9 @@ class Population(Protocol):
 
     def ask(self, question: InspectionQuestion, query: Query, rng: Rng, pay: Pay) -> np.ndarray:
         """The noisy sum of all answers."""
-        ...
 
     def train(self, step: SelectionTraining, algorithm: Algorithm, rng: Rng, pay: Pay) -> ServerState:
         """The state after the last round."""
-        ...
 
 
 @dataclass(frozen=True)

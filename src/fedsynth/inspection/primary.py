@@ -28,7 +28,6 @@ class Primary(Protocol):
 
     def __call__(self, rows: RawClients) -> np.ndarray:
         """The scores of one client's rows; whatever it raises makes that client sit out."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -85,25 +85,20 @@ class Model(Protocol):
     @property
     def parts(self) -> Mapping[str, nn.Module]:
         """The unit of sharing: for example encoder and decoder. The modules' own parameters are never used."""
-        ...
 
     @property
     def generative(self) -> tuple[str, ...]:
         """The parts that are needed to make data: what a run releases."""
-        ...
 
     @property
     def objectives(self) -> Mapping[str, Objective]:
         """The losses that can be trained on."""
-        ...
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The loss of a batch, rows weighted by batch["weight"]; pure and safe under vmap."""
-        ...
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """One encoded row or image for each label."""
-        ...
 
 
 def layouts(model: Model) -> dict[str, Layout]:

@@ -80,20 +80,15 @@ class Mechanism(Protocol):
     @property
     def release(self) -> Release | None:
         """The cost of one use, and for whom; None if nothing is protected here."""
-        ...
 
     def wire(self, dim: int) -> Wire:
         """The form of the message for a contribution of `dim` numbers."""
-        ...
 
     def init(self) -> State:
         """Public state that is sent with each broadcast, for example an adaptive clip."""
-        ...
 
     def privatize(self, x: Tensor, state: State, rng: Rng, ids: np.ndarray) -> Tensor:
         """The messages [clients, ...] for contributions x [clients, dim]; randomness keyed by client."""
-        ...
 
     def estimate(self, total: Tensor, denominator: float, state: State, rng: Rng) -> tuple[Tensor, State]:
         """The mean contribution from the opened sum, and the next public state; central noise is drawn here."""
-        ...

@@ -19,15 +19,12 @@ class Counting(Protocol):
 
     def first(self, parts: dict[str, Tensor], rng: Rng) -> dict[str, Tensor]:
         """The parts with the first question."""
-        ...
 
     def __call__(self, state: ServerState, mean: Tensor, rng: Rng) -> ServerState:
         """The state after an answer."""
-        ...
 
     def finish(self, state: ServerState) -> ServerState:
         """The state with what was fitted."""
-        ...
 
 
 class Asked(Protocol):
@@ -36,12 +33,10 @@ class Asked(Protocol):
     @property
     def rounds(self) -> int:
         """How often something is asked."""
-        ...
 
     @property
     def label(self) -> int | None:
         """The label's column."""
-        ...
 
 
 class Surveyed(Protocol):
@@ -50,32 +45,25 @@ class Surveyed(Protocol):
     @property
     def maps(self) -> tuple[np.ndarray, ...]:
         """How values are merged."""
-        ...
 
     @property
     def shares(self) -> list[np.ndarray]:
         """The share of each value of each column."""
-        ...
 
     @property
     def partners(self) -> tuple[int, ...]:
         """The column that a column's values were counted with."""
-        ...
 
     @property
     def row_counts(self) -> np.ndarray:
         """The share of clients with 1, 2, ... rows; none if it was not asked for."""
-        ...
 
     @property
     def spikes(self) -> Spikes:
         """The numbers of each column that are values of their own."""
-        ...
 
     def following(self) -> Question:
         """The next question."""
-        ...
 
     def fitted(self) -> tuple[JunctionTree, list[Table]]:
         """The distribution that all answers together say."""
-        ...

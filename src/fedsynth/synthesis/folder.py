@@ -34,11 +34,9 @@ class Keeper(Protocol):
 
     def index(self) -> dict[str, Tensor]:
         """Named tensors for the checkpoint."""
-        ...
 
     def restore(self, index: dict[str, Tensor]) -> None:
         """Go back to a checkpoint."""
-        ...
 
 
 class Folder:

@@ -23,10 +23,8 @@ class Sums(Protocol):
     @property
     def together(self) -> bool:
         """Whether `messages` is one row, the sum over the clients."""
-        ...
 
     def messages(
         self, model: Model, sent: Mapping[str, Tensor], data: Padded, ids: np.ndarray, state: State, rng: Rng
     ) -> Tensor:
         """The messages of these clients, as private as the mechanism makes them."""
-        ...

@@ -38,53 +38,42 @@ class SlotLayout(Protocol):
     @property
     def parameters(self) -> Parameters:
         """The encryption that it is made for."""
-        ...
 
     @property
     def dim(self) -> int:
         """The length of the vector."""
-        ...
 
     @property
     def clients(self) -> int:
         """The most clients in a sum."""
-        ...
 
     @property
     def ciphertexts(self) -> int:
         """How many ciphertexts a vector needs."""
-        ...
 
     @property
     def dropped(self) -> int:
         """How many lowest bits of a sum need not be sent."""
-        ...
 
     @property
     def digest(self) -> bytes:
         """A name for it; parties with another one cannot add up."""
-        ...
 
     def bytes_for(self, secret: bool) -> int:
         """How long a sealed vector is, by the secret or the public key."""
-        ...
 
     @property
     def bytes_down(self) -> int:
         """How long a sealed sum is when it is sent out."""
-        ...
 
     def rounded(self, messages: Tensor, rng: Rng, ids: np.ndarray) -> Tensor:
         """The messages [clients, dim] as what can be sealed without further loss, float64."""
-        ...
 
     def slots(self, total: Tensor, count: int) -> np.ndarray:
         """The sum [dim] of `count` clients' rounded messages as [ciphertexts, slots]."""
-        ...
 
     def numbers(self, slots: np.ndarray, count: int) -> Tensor:
         """The sum [dim] of `count` clients' messages, float64, from what was opened."""
-        ...
 
 
 @dataclass(frozen=True)

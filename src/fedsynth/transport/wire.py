@@ -15,24 +15,19 @@ class Wire(Protocol):
     @property
     def dim(self) -> int:
         """How many numbers the sum has."""
-        ...
 
     @property
     def kind(self) -> str:
         """The family of numbers sent: a transport says which it carries."""
-        ...
 
     def zero(self) -> Tensor:
         """The empty sum."""
-        ...
 
     def add(self, total: Tensor, messages: Tensor, weights: Tensor) -> Tensor:
         """The sum with a chunk of messages [clients, ...] added, each times its weight."""
-        ...
 
     def fits(self, messages: Tensor, clients: int) -> bool:
         """Whether these can be messages of so many clients, or one sum of them where a sum has a message's form."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,9 @@ class Channel(Protocol):
     @property
     def sites(self) -> Sequence[str]:
         """The sites that can be reached, or could at some time."""
-        ...
 
     def send(self, site: str, payload: bytes) -> None:
         """Send without waiting; nothing is said if it does not arrive."""
-        ...
 
     def receive(self, timeout_s: float) -> tuple[str, bytes] | None:
         """The next message and who sent it, or None if there was none for so long."""
-        ...

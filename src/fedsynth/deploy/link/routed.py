@@ -17,7 +17,6 @@ class SumOpener(Protocol):
 
     def open(self) -> Tensor:
         """The sum, or what the server may have of it."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,9 @@ class Look(Protocol):
 
     def agree(self, terms: Terms) -> None:
         """Refuse what cannot be done here, for a reason that is no secret."""
-        ...
 
     def allows(self, terms: Terms, job: str) -> bool:
         """Whether this kind of work belongs to the step: a question is not trained on."""
-        ...
 
     def assigned(self, begin: Begin) -> Assigned:
         """One step of an inspection, composed from what is installed here."""
-        ...

@@ -41,15 +41,12 @@ class Sealer(Protocol):
 
     def stage(self, version: int, name: str, payload: bytes) -> bytes:
         """One step of its protocol, for example an exchange of keys."""
-        ...
 
     def seal(self, job: str, total: Tensor, clients: int) -> bytes:
         """The site's sum [1, ...] of the messages of so many clients as only the transport can add it up."""
-        ...
 
     def unseal(self, sealed: bytes) -> dict[str, Tensor]:
         """The shared parts in a sealed average, where sites open it themselves."""
-        ...
 
 
 Seal = Callable[[str, Algorithm, Path], Sealer]  # run, algorithm, folder for its secrets

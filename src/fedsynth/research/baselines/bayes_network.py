@@ -135,11 +135,9 @@ class Scores(Protocol):
 
     def values(self, placed: Sequence[int], left: Sequence[int]) -> np.ndarray:
         """A number for each pair."""
-        ...
 
     def pair(self, place: int, placed: Sequence[int], left: Sequence[int]) -> AttributeParents:
         """The pair that the number at this place is for."""
-        ...
 
 
 def greedy(root: int, columns: int, scores: Scores, choose: Choose) -> Structure:

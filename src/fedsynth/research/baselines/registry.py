@@ -24,7 +24,6 @@ class Learned(Protocol):
 
     def sample(self, rows: int, rng: Rng) -> pd.DataFrame | tuple[np.ndarray, np.ndarray | None]:
         """Synthetic rows, or images with their labels."""
-        ...
 
 
 class Baseline(Protocol):
@@ -33,18 +32,15 @@ class Baseline(Protocol):
     @property
     def unit(self) -> Unit:
         """Whom it protects."""
-        ...
 
     @property
     def adjacency(self) -> Adjacency:
         """The neighboring relation of its epsilon."""
-        ...
 
     def fit(
         self, clients: Clients, schema: Schema, epsilon: float | None, rng: Rng, ledger: Ledger
     ) -> Learned:
         """Learn at `epsilon`; None is without noise."""
-        ...
 
 
 BASELINES: dict[str, Callable[..., Baseline]] = {"privbayes": PrivBayes}

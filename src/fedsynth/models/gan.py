@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -93,6 +93,7 @@ class ImageGAN:
     loss_name: LossName = "wasserstein"
     penalty: float = 10.0
     published: bool = False
+    generative: ClassVar[tuple[str, ...]] = ("generator",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -107,11 +108,6 @@ class ImageGAN:
             "generator": Painter(self.channels, self.side, self.classes, self.latent),
         }
 
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The generator alone makes data."""
-        return ("generator",)
-
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
         """The two sides of the game."""
@@ -119,10 +115,8 @@ class ImageGAN:
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
-        game, score = (
-            AdversarialGame(self.loss_name, self.penalty),
-            CriticScore(self.parts["discriminator"], params["discriminator"]),
-        )
+        game = AdversarialGame(self.loss_name, self.penalty)
+        score = CriticScore(self.parts["discriminator"], params["discriminator"])
         latent, extra = noise[:, : self.latent], noise[:, self.latent]
         if objective == "generate":
             label = drawn_labels(extra, self.classes)
@@ -159,6 +153,7 @@ class TableGAN:
     loss_name: LossName = "wasserstein"
     penalty: float = 10.0
     temperature: float = 0.5
+    generative: ClassVar[tuple[str, ...]] = ("generator",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -173,11 +168,6 @@ class TableGAN:
         """The hidden layers of the generator."""
         return (2 * max(self.hidden), 2 * max(self.hidden))
 
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The generator alone makes data."""
-        return ("generator",)
-
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
         """The two sides of the game; soft choices need noise of their own."""
@@ -189,10 +179,8 @@ class TableGAN:
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """The mean loss of a side; the generator's reads nothing of the batch but how many rows to make."""
-        game, score = (
-            AdversarialGame(self.loss_name, self.penalty),
-            CriticScore(self.parts["discriminator"], params["discriminator"]),
-        )
+        game = AdversarialGame(self.loss_name, self.penalty)
+        score = CriticScore(self.parts["discriminator"], params["discriminator"])
         latent, gumbel, extra = noise[:, : self.latent], noise[:, self.latent : -1], noise[:, -1]
         if objective == "generate":
             label = drawn_labels(extra, self.classes)

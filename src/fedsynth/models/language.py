@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -121,16 +122,12 @@ class LanguageModel:
     layers: int = 1
     temperature: float = 1.0
     top: int = 0  # only the `top` likeliest symbols are drawn; 0: all
+    generative: ClassVar[tuple[str, ...]] = ("model",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """One part: all of it is shared."""
         return {"model": Recurrent(self.symbols, self.embedding, self.hidden, self.layers)}
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """All of it makes texts."""
-        return ("model",)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ class Counted:
 
     question: int  # how many numbers it has
     answer: int
+    generative: ClassVar[tuple[str, ...]] = ("fitted",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -44,11 +46,6 @@ class Counted:
             "answer": Numbers(self.answer),
             "fitted": Numbers(0, open_ended=True),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """Only the fitted values."""
-        return ("fitted",)
 
     @property
     def objectives(self) -> Mapping[str, Objective]:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -128,6 +129,7 @@ class DenseSignalVAE:
     latent: int = 8
     hidden: tuple[int, ...] = (128, 64, 32, 16)
     beta: float = 1.0
+    generative: ClassVar[tuple[str, ...]] = ("decoder",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -137,11 +139,6 @@ class DenseSignalVAE:
             "encoder": relu_mlp([points, *self.hidden, 2 * self.latent]),
             "decoder": relu_mlp([self.latent + self.classes, *reversed(self.hidden), points]),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
@@ -249,6 +246,7 @@ class SpectralVAE:
     encoder_hidden: tuple[int, ...] = (32,)
     beta: float = 1.0
     freedom: float = 8.0
+    generative: ClassVar[tuple[str, ...]] = ("decoder",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -258,11 +256,6 @@ class SpectralVAE:
             "encoder": mlp([bands, *self.encoder_hidden, 2 * self.latent]),
             "decoder": _Spectrum(self.latent + self.classes, self.latent, bands, self.hidden),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -61,11 +62,7 @@ class PixelAutoencoder:
     channels: int
     side: int
     latent: int
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
+    generative: ClassVar[tuple[str, ...]] = ("decoder",)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
@@ -94,6 +91,7 @@ class TableVAE:
     latent: int = 16
     hidden: tuple[int, ...] = (64,)
     beta: float = 1.0
+    generative: ClassVar[tuple[str, ...]] = ("decoder",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -102,11 +100,6 @@ class TableVAE:
             "encoder": mlp([self.width + self.classes, *self.hidden, 2 * self.latent]),
             "decoder": mlp([self.latent + self.classes, *reversed(self.hidden), len(self._choices)]),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:

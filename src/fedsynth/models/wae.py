@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -89,6 +90,7 @@ class TableWAE:
     penalty: float = 1.0
     label_weight: float = 1.0
     decode: str = "drawn"
+    generative: ClassVar[tuple[str, ...]] = ("decoder",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -98,11 +100,6 @@ class TableWAE:
             "encoder": mlp([units, *inside, self.latent]),
             "decoder": mlp([self.latent, *reversed(inside), units]),
         }
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
 
     @cached_property
     def objectives(self) -> Mapping[str, Objective]:
@@ -212,17 +209,13 @@ class ImageWAE:
     width: int = 16
     penalty: float = 1.0
     label_weight: float = 1.0
+    generative: ClassVar[tuple[str, ...]] = ("decoder",)
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
         """Encoder of an image and its label, decoder of a latent code."""
         shape = (self.channels, self.side, self.classes, self.latent, self.width)
         return {"encoder": ImageEncoder(*shape), "decoder": _ImageDecoder(*shape)}
-
-    @property
-    def generative(self) -> tuple[str, ...]:
-        """The decoder alone makes data."""
-        return ("decoder",)
 
     @property
     def objectives(self) -> Mapping[str, Objective]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from fedsynth.cli import experiment, federation, keys, ledger, schema, site
+from fedsynth.cli import federation, keys, ledger, schema, site
 from fedsynth.cli.account import account
 from fedsynth.cli.audit import audit
 from fedsynth.cli.compare import compare
@@ -87,8 +88,12 @@ for command in (
     run, sample, recipes, tune, account, plan, audit, evaluate, report, compare, view, inspect,
 ):  # fmt: skip
     _words.command()(command)
-for words in (_words, schema.app, federation.app, site.app, keys.app, ledger.app, experiment.app):
+for words in (_words, schema.app, federation.app, site.app, keys.app, ledger.app):
     app.add_typer(words)
+if find_spec("fedsynth.cli.experiment"):  # in a checkout alone
+    from fedsynth.cli import experiment
+
+    app.add_typer(experiment.app)
 
 
 def main(arguments: list[str] | None = None) -> None:

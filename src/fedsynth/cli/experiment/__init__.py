@@ -1,10 +1,11 @@
-"""The commands `fedsynth experiment run`, `join` and `inversion`: measure a row of a table, attack a recipe."""
+"""The commands `fedsynth experiment run`, `join` and `inversion`: measure a row of a table, attack a recipe.
+
+Like what they run (`research/`) they are not in the wheel: `fedsynth` has them in a checkout alone.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
     from fedsynth.federation.loop import Round
 
 app = group("experiment", "Measure recipes on public data sets, and record the results.")
-
-
-@contextmanager
-def _in_a_checkout() -> Iterator[None]:
-    """Turn the absence of what only researchers need into a sentence."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if not (missing.name or "").startswith("fedsynth.research"):
-            raise
-        raise BadInput(
-            "experiments are not part of the installed package; run them from a checkout of the project: make install"
-        ) from None
 
 
 @app.command()
@@ -51,11 +39,10 @@ def run(
 
     Example: fedsynth experiment run experiments/adult/dpd_fvae.toml --out experiments/adult/results
     """
-    with _in_a_checkout():
-        from fedsynth.research.experiment import Experiment, run_experiment
     from fedsynth.assess.report.picture import write_grid
     from fedsynth.assess.scores.score import Score
     from fedsynth.cli.progress import TrainingProgress
+    from fedsynth.research.experiment import Experiment, run_experiment
 
     target = (out or file.parent / "results") / f"{file.stem}.json"
     if target.exists() and not force:
@@ -85,8 +72,8 @@ def join(
 
     Example: fedsynth experiment join a/row.json b/row.json --out results/row.json
     """
-    with _in_a_checkout():
-        from fedsynth.research.joined import joined
+    from fedsynth.research.joined import joined
+
     result = joined([_read(file) for file in files])
     _write(result, out)
     show(as_json, result, f"Wrote {out}: {result['runs']} trainings.")
@@ -111,9 +98,8 @@ def inversion(
 
     Example: fedsynth experiment inversion fvae --data adult
     """
-    with _in_a_checkout():
-        from fedsynth.research.inverted import inverted
     from fedsynth.recipes.budget import Target
+    from fedsynth.research.inverted import inverted
 
     target = None if no_privacy else Target(epsilon, delta)
     scores = inverted(recipe, data, target, clients, dict(settings_in(set_)), seed=seed)

@@ -65,10 +65,10 @@ def status(folder: Directory, as_json: flags.AsJson = False) -> None:
     coordinator = folder / "coordinator" if (folder / "coordinator").is_dir() else folder
     if json.loads((coordinator / "kit.json").read_text())["role"] == "coordinator":
         kit = Kit.load(coordinator, "coordinator")
-        with CoordinatorSession(kit) as line:
-            connected = line.sites()
+        with CoordinatorSession(kit) as session:
+            connected = session.sites()
             state["sites"] = {name: name in connected for name in kit.sites}
-            state["jobs"] = _jobs(line)
+            state["jobs"] = _jobs(session)
     show(as_json, state, "\n".join(_lines(state)))
 
 
@@ -81,8 +81,8 @@ def jobs(folder: Coordinating, as_json: flags.AsJson = False) -> None:
     with federation_installed():
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.session import CoordinatorSession
-    with CoordinatorSession(Kit.load(folder, "coordinator")) as line:
-        jobs_listed = _jobs(line)
+    with CoordinatorSession(Kit.load(folder, "coordinator")) as session:
+        jobs_listed = _jobs(session)
     show(as_json, {"jobs": jobs_listed}, "\n".join(map(_job_line, jobs_listed)) or "the server has no jobs")
 
 
@@ -100,8 +100,8 @@ def abort(
         from fedsynth.deploy.coordinator import Coordinator
         from fedsynth.deploy.nvflare.kits import Kit
         from fedsynth.deploy.nvflare.session import ENDED, CoordinatorSession
-    with CoordinatorSession(Kit.load(folder, "coordinator")) as line:
-        matching = [one for one in _jobs(line) if one["job"].startswith(job)]
+    with CoordinatorSession(Kit.load(folder, "coordinator")) as session:
+        matching = [one for one in _jobs(session) if one["job"].startswith(job)]
         if len(matching) != 1:
             raise BadInput(
                 f"job {job}: {len(matching)} jobs begin like that; `fedsynth federation jobs {folder}` lists them"
@@ -109,7 +109,7 @@ def abort(
         name = matching[0]["job"]
         if matching[0]["state"] == ENDED:
             raise BadInput(f"job {name}: it has ended already; there is nothing to abort")
-        line.stop(name, f"the job was ended by hand (fedsynth federation abort); {Coordinator.advice}")
+        session.stop(name, f"the job was ended by hand (fedsynth federation abort); {Coordinator.advice}")
     show(
         as_json,
         {"aborted": name, "run": matching[0]["run"]},
@@ -117,17 +117,17 @@ def abort(
     )
 
 
-def _jobs(line: CoordinatorSession) -> list[dict[str, Any]]:
+def _jobs(session: CoordinatorSession) -> list[dict[str, Any]]:
     """Each job with what it does by its process, not by its record alone."""
     return [
         {
             "job": str(job.get("job_id")),
             "run": job.get("name"),
-            "state": line.stage(str(job.get("job_id"))),
+            "state": session.stage(str(job.get("job_id"))),
             "status": job.get("status"),
             "since": _moment(job.get("submit_time")),
         }
-        for job in line.jobs()
+        for job in session.jobs()
     ]
 
 

@@ -78,8 +78,8 @@ def try_out(
 
     def connected() -> bool:
         try:
-            with CoordinatorSession(Kit.load(out, "coordinator")) as line:
-                return len(line.sites()) == len(frames)
+            with CoordinatorSession(Kit.load(out, "coordinator")) as session:
+                return len(session.sites()) == len(frames)
         except (FedsynthError, ConnectionLost):
             return False
 

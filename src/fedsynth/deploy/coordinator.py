@@ -145,15 +145,15 @@ class Coordinator:
     _round_s: float = field(default=0.0, init=False)  # how long the last round took, as everybody may know it
     _told: dict[str, str] = field(default_factory=dict, init=False)
     _regrouped: dict[str, int] = field(default_factory=dict, init=False)
-    _answered: bool = field(default=False, init=False)  # whether the job answered since the line was lost
+    _answered: bool = field(default=False, init=False)  # whether the job answered since the session broke
 
     def run(self) -> Folder:
         """Submit the run as often as it takes, and fetch the result."""
         failures, version, silences = 0, -1, 0
         while True:
             try:
-                with self._line() as line:
-                    self._attend(line)
+                with self._session() as session:
+                    self._attend(session)
                 return Folder(self.out)
             except (
                 ConnectionLost
@@ -178,14 +178,14 @@ class Coordinator:
         """Stop the job on the server, if it answers soon; the run can be resumed."""
         job = self.assignment.job
         try:
-            with self._line(_CANCEL_S) as line:
-                if job and line.stage(job) != ENDED:
-                    line.abort(job)
+            with self._session(_CANCEL_S) as session:
+                if job and session.stage(job) != ENDED:
+                    session.abort(job)
         except FedsynthError as error:
             self.say(f"{error}; a job of this run that is alive there was not stopped")
 
-    def _line(self, patience_s: float | None = None) -> CoordinatorSession:
-        """A line to the server, which may be starting again."""
+    def _session(self, patience_s: float | None = None) -> CoordinatorSession:
+        """A session with the server, which may be starting again."""
         deadline = time.monotonic() + (self.patience.server_s if patience_s is None else patience_s)
         while True:
             try:
@@ -195,51 +195,51 @@ class Coordinator:
                     raise Stopped(f"{error}; {self.advice}") from None
                 time.sleep(1.0)
 
-    def _attend(self, line: CoordinatorSession) -> None:
+    def _attend(self, session: CoordinatorSession) -> None:
         """One job from its beginning (or wherever it is) to its end."""
-        job = self._job(line)
+        job = self._job(session)
         shown, looked, recalled, silence = 0, time.monotonic(), False, _Silence(self.say)
         while True:
-            news = line.news(job, shown)
+            news = session.news(job, shown)
             if news is None:
-                stage = line.stage(job)
+                stage = session.stage(job)
                 if stage == ENDED:
                     raise Lost("the job ended before the run did (a site's or the server's process died)")
                 if stage == WAITS and time.monotonic() - looked > self.patience.server_s:
-                    line.abort(job)
+                    session.abort(job)
                     raise Lost(f"the server did not begin the job within {self.patience.server_s:g} s")
                 silence.passes("the server has not begun the job yet, or is too busy to answer")
                 time.sleep(_POLL_S)
                 continue
             self._answered = True
             if news["state"] == "failed":
-                line.done(job)
+                session.done(job)
                 self._fail(news)
             silence.note(bool(news["history"]))
             shown += len(news["history"])
             self._show(news)
             if news["state"] == "finished" and not news["history"]:
-                self._fetch(line, job, news["files"])
+                self._fetch(session, job, news["files"])
                 return
             if news["state"] == "regrouping":
-                self._await_end(line, job)
+                self._await_end(session, job)
                 raise Lost("the job is begun anew, for a site that came back or for its memory")
             if time.monotonic() - looked > _LOOK_S:
                 looked = time.monotonic()
-                recalled = recalled or self._take_back(line, job, news)
+                recalled = recalled or self._take_back(session, job, news)
                 silence.passes(f"waiting for the sites' answers{self._usual}")
             time.sleep(
                 _POLL_S if news["history"] else _QUIET_POLL_S
             )  # each question is a line in the server's log
 
-    def _job(self, line: CoordinatorSession) -> str:
+    def _job(self, session: CoordinatorSession) -> str:
         """The job that works on this run; a new one only if there is none."""
         job = self.assignment.job
-        if not job or line.stage(job) == ENDED:
-            job = line.job_of(self.assignment.run) or ""
+        if not job or session.stage(job) == ENDED:
+            job = session.job_of(self.assignment.run) or ""
             if not job:
-                self._gather(line)
-                job = line.submit(self.assignment.for_server)
+                self._gather(session)
+                job = session.submit(self.assignment.for_server)
             self._change(job=job)
         return job
 
@@ -250,23 +250,23 @@ class Coordinator:
             sentence = sentence.replace(f"; {site} {what}", "")
         raise (Stopped if news.get("resumable") else FedsynthError)(sentence)
 
-    def _take_back(self, line: CoordinatorSession, job: str, news: Mapping[str, Any]) -> bool:
+    def _take_back(self, session: CoordinatorSession, job: str, news: Mapping[str, Any]) -> bool:
         """Have the job begin anew after this round if a site is connected that does not work on it; whether it will."""
-        here = set(line.sites())
+        here = set(session.sites())
         missing = here - set(news.get("members", here)) | here & set(news.get("away", ()))
-        back = missing - line.working(job) if missing and news["state"] == "training" else set()
+        back = missing - session.working(job) if missing and news["state"] == "training" else set()
         worth = {name for name in back if self._regrouped.get(name, 0) < _REGROUPS}
         if worth:
             self._regrouped |= {name: self._regrouped.get(name, 0) + 1 for name in worth}
             self.say(f"{', '.join(sorted(worth))}: connected again; taken back in after this round")
-            line.regroup(job)
+            session.regroup(job)
         return bool(worth)
 
-    def _gather(self, line: CoordinatorSession) -> None:
+    def _gather(self, session: CoordinatorSession) -> None:
         """Wait for all sites, and go on with fewer if they are enough."""
         deadline, announced = time.monotonic() + self.patience.sites_s, False
         while True:
-            here = line.sites()
+            here = session.sites()
             missing = sorted(set(self.kit.sites) - set(here))
             if not missing or (time.monotonic() > deadline and len(here) >= self.assignment.minimum_sites):
                 break
@@ -282,10 +282,10 @@ class Coordinator:
         for name in missing:
             self._tell(name, "not connected")
 
-    def _await_end(self, line: CoordinatorSession, job: str) -> None:
-        line.done(job)
+    def _await_end(self, session: CoordinatorSession, job: str) -> None:
+        session.done(job)
         deadline = time.monotonic() + 60.0
-        while line.stage(job) != ENDED and time.monotonic() < deadline:
+        while session.stage(job) != ENDED and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def _show(self, news: Mapping[str, Any]) -> None:
@@ -306,14 +306,14 @@ class Coordinator:
             self._told[site] = what
             self.say(f"{site}: {what}")
 
-    def _fetch(self, line: CoordinatorSession, job: str, files: Mapping[str, int]) -> None:
+    def _fetch(self, session: CoordinatorSession, job: str, files: Mapping[str, int]) -> None:
         """The result's files; the generator last, because with it the folder counts as finished."""
         for name in sorted(files, key=lambda name: (name == "privacy.json", name == "generator.safetensors")):
-            content = line.fetch(job, Path(name).name, files[name])
+            content = session.fetch(job, Path(name).name, files[name])
             if content is None:
                 raise Lost("the job ended while its result was fetched")
             write_file(self.out / Path(name).name, content)
-        line.done(job)
+        session.done(job)
 
     def _change(self, job: str) -> None:
         self.assignment = Assignment(**{**self.assignment.__dict__, "job": job})

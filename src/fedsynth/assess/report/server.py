@@ -104,18 +104,18 @@ def open_server(folder: Path, host: str, port: int) -> tuple[ThreadingHTTPServer
     """A server that is bound but not serving yet, and the address to open; a token beyond this machine."""
     find_runs(folder)  # a missing folder is refused before anything is opened
     local = host in LOCAL
-    site = ServedFolder(folder, None if local else secrets.token_urlsafe(24))
+    served = ServedFolder(folder, None if local else secrets.token_urlsafe(24))
     try:
-        server = ThreadingHTTPServer((host, port), _handler(site, local))
+        server = ThreadingHTTPServer((host, port), _handler(served, local))
     except OSError as error:
         advice = "choose another --port, or --port 0 for a free one"
         raise BadInput(f"{host}:{port}: cannot be opened ({error.strerror or error}); {advice}") from None
     server.daemon_threads = True
     address = f"http://{host}:{server.server_address[1]}/"
-    return server, address if site.token is None else f"{address}?token={site.token}"
+    return server, address if served.token is None else f"{address}?token={served.token}"
 
 
-def _handler(site: ServedFolder, local: bool) -> type[BaseHTTPRequestHandler]:
+def _handler(served: ServedFolder, local: bool) -> type[BaseHTTPRequestHandler]:
     class PageHandler(BaseHTTPRequestHandler):
         server_version = "fedsynth"
         sys_version = ""
@@ -131,10 +131,10 @@ def _handler(site: ServedFolder, local: bool) -> type[BaseHTTPRequestHandler]:
         def _answer(self) -> PageReply:
             if local and not _is_local(self.headers.get("Host", "")):
                 return _refused("This server answers to its own machine only.")
-            if not site.admits(_token(self.path, self.headers.get("Cookie", ""))):
+            if not served.admits(_token(self.path, self.headers.get("Cookie", ""))):
                 return _refused("Open the address that fedsynth view printed: it holds the token.")
             try:
-                return site.answer(self.path)
+                return served.answer(self.path)
             except (FedsynthError, OSError, ValueError) as error:
                 return PageReply(
                     HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode(), "text/plain; charset=utf-8"
@@ -145,8 +145,8 @@ def _handler(site: ServedFolder, local: bool) -> type[BaseHTTPRequestHandler]:
             fixed = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
             for name, value in {**_HEADERS, **fixed, "Content-Security-Policy": answer.policy}.items():
                 self.send_header(name, value)
-            if site.token is not None and answer.status is not HTTPStatus.FORBIDDEN:
-                self.send_header("Set-Cookie", f"{_COOKIE}={site.token}; HttpOnly; SameSite=Strict; Path=/")
+            if served.token is not None and answer.status is not HTTPStatus.FORBIDDEN:
+                self.send_header("Set-Cookie", f"{_COOKIE}={served.token}; HttpOnly; SameSite=Strict; Path=/")
             self.end_headers()
             if body:
                 self.wfile.write(answer.body)

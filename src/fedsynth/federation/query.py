@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +44,8 @@ class Query:
     apart: bool = False  # whether those who answer take no part in anything else
     learn: Learn | None = None  # what the server makes of the answer, if it is not the class balance
     transport: Transport = field(default_factory=Clear)
+    broadcast: ClassVar[tuple[str, ...]] = ()  # no part of a model is needed
+    together: ClassVar[bool] = False  # each client sends its answer
 
     @property
     def release(self) -> Release | None:
@@ -64,16 +66,6 @@ class Query:
     def wire(self) -> Wire:
         """The form of an answer."""
         return self.mechanism.wire(self.dim)
-
-    @property
-    def broadcast(self) -> tuple[str, ...]:
-        """No part of a model is needed."""
-        return ()
-
-    @property
-    def together(self) -> bool:
-        """Each client sends its answer."""
-        return False
 
     def blank(self, state: ServerState) -> dict[str, Tensor]:
         """Nothing is remembered."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
@@ -293,16 +293,12 @@ class Sequential(_Synchronous):
     clients: int
     sampling: str = "none"
     adjacency: str = "add-remove"
+    expected: ClassVar[float] = 1.0
 
     @property
     def separation(self) -> int:
         """All others come first."""
         return self.clients
-
-    @property
-    def expected(self) -> float:
-        """One."""
-        return 1.0
 
     def start(self, clock: Clock, rng: Rng) -> np.ndarray:
         """The client whose turn it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -57,11 +57,7 @@ class ServerAdam:
     beta1: float = 0.9
     beta2: float = 0.99
     stability: float = 1e-4
-
-    @property
-    def averages(self) -> bool:
-        """Never: it adapts to the size of the updates."""
-        return False
+    averages: ClassVar[bool] = False  # it adapts to the size of the updates
 
     def init(self, params: Tensor) -> Memory:
         """Moments of zero."""

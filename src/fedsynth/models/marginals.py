@@ -37,6 +37,7 @@ class Counted:
     question: int  # how many numbers it has
     answer: int
     generative: ClassVar[tuple[str, ...]] = ("fitted",)
+    objectives: ClassVar[Mapping[str, Objective]] = {}  # nothing is trained
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -46,11 +47,6 @@ class Counted:
             "answer": Numbers(self.answer),
             "fitted": Numbers(0, open_ended=True),
         }
-
-    @property
-    def objectives(self) -> Mapping[str, Objective]:
-        """Nothing is trained."""
-        return {}
 
     def loss(self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor) -> Tensor:
         """Nothing is trained."""

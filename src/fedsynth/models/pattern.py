@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -96,6 +97,8 @@ class PatternStart:
     side: int
     classes: int
     frequencies: int = 100
+    gain: ClassVar[float] = _GAIN  # next to nothing: photographs have no black to hide it
+    levels: ClassVar[int] = 0  # what is drawn is as bright as its ground and contrast say
 
     @property
     def numbers(self) -> int:
@@ -121,16 +124,6 @@ class PatternStart:
     def finer(self) -> int:
         """Frequencies that are not asked for."""
         return self.side**2 - self.frequencies
-
-    @property
-    def gain(self) -> float:
-        """Next to nothing is added before the generator is trained: photographs have no black to hide it."""
-        return _GAIN
-
-    @property
-    def levels(self) -> int:
-        """None: what is drawn is as bright as its ground and contrast say."""
-        return 0
 
     @cached_property
     def parts(self) -> Mapping[str, nn.Module]:

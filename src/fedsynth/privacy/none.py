@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -16,10 +17,7 @@ from fedsynth.transport.wire import Real
 class NoPrivacy:
     """The plain mean. For baselines, or where privacy was already spent in the local plan (DP-SGD)."""
 
-    @property
-    def release(self) -> Release | None:
-        """Nothing is protected here."""
-        return None
+    release: ClassVar[Release | None] = None  # nothing is protected here
 
     def wire(self, dim: int) -> Real:
         """A real vector a client."""

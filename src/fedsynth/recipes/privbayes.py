@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 
@@ -85,6 +86,7 @@ class NetworkSurvey:
     plan: NetworkPlan
     answers: tuple[Answer, ...]
     partners: tuple[int, ...] = ()
+    spikes: ClassVar[Spikes] = ()  # no number is a value of its own
 
     @property
     def maps(self) -> tuple[np.ndarray, ...]:
@@ -95,11 +97,6 @@ class NetworkSurvey:
     def shares(self) -> list[np.ndarray]:
         """Each value stands for itself."""
         return [np.ones(size) for size in self.plan.sizes]
-
-    @property
-    def spikes(self) -> Spikes:
-        """No number is a value of its own."""
-        return ()
 
     @property
     def row_counts(self) -> np.ndarray:

@@ -11,7 +11,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -312,6 +312,7 @@ class Approximate:
     clients: int
     reach: float = 1.0
     secret: bool = True
+    dropped: ClassVar[int] = 0  # what a slot opens to would change
 
     def __post_init__(self) -> None:
         room = 2.0 ** (self.parameters.data_bits - self.parameters.plain_bits - 1)
@@ -330,11 +331,6 @@ class Approximate:
     def ciphertexts(self) -> int:
         """How many ciphertexts a vector needs."""
         return -(-self.dim // self.parameters.slots)
-
-    @property
-    def dropped(self) -> int:
-        """None: what a slot opens to would change."""
-        return 0
 
     def bytes_for(self, secret: bool) -> int:
         """How long a sealed vector is, but for a short head."""

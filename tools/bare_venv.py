@@ -3,7 +3,7 @@
     python tools/bare_venv.py build/bare build/dist/fedsynth-1.0-py3-none-any.whl report demo
 
 The wheel is installed by pip; each distribution that it needs with these extras, and what those need, is linked file
-by file from the environment that runs this. What is not declared is not there.
+by file from the environment that runs this, and shares its bytecode. What is not declared is not there.
 """
 
 from __future__ import annotations
@@ -50,6 +50,16 @@ def link(found: Distribution, target: Path) -> None:
                 os.link(source, place)
             except OSError:
                 shutil.copy2(source, place)
+            if path.suffix == ".py":
+                _share_bytecode(source.parent, place.parent)
+
+
+def _share_bytecode(source: Path, folder: Path) -> None:
+    """Let what is compiled here be compiled for both: torch and scipy alone take twenty seconds."""
+    kept, cache = source / "__pycache__", folder / "__pycache__"
+    if not cache.exists():
+        kept.mkdir(exist_ok=True)
+        cache.symlink_to(kept.resolve())
 
 
 def main(environment: str, wheel: str, *extras: str) -> None:

@@ -1,5 +1,6 @@
 """An environment that holds what a wheel declares to need, and nothing else."""
 
+import subprocess
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
@@ -29,3 +30,16 @@ def test_a_distribution_is_linked_file_by_file(tmp_path):
         Path(str(distribution("iniconfig").locate_file("iniconfig/__init__.py")))
     )
     assert list(tmp_path.glob("iniconfig-*.dist-info/METADATA"))
+
+
+def test_bytecode_is_shared_with_where_the_files_come_from(tmp_path):
+    found = distribution("iniconfig")
+    bare_venv.link(found, tmp_path)
+    folder = Path(str(found.locate_file("iniconfig")))
+    assert (tmp_path / "iniconfig" / "__pycache__").samefile(folder / "__pycache__")
+    code = "import iniconfig; print(iniconfig.__file__, iniconfig.__cached__)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    file, cached = done.stdout.split()
+    assert Path(file).is_relative_to(tmp_path) and Path(cached).parent.samefile(folder / "__pycache__")

@@ -44,7 +44,8 @@ class Cells:
         codes, distinct = pd.factorize(self.texts)
         for kind, pattern in _ISO.items():
             shaped = np.array([bool(pattern.fullmatch(without_zone(text))) for text in distinct] + [False])
-            kinds[shaped[codes] & ~np.isnan(self.seconds(kind))] = MOMENT_KINDS[kind]
+            if shaped.any():  # else no cell is worth reading as a moment, which takes the longest
+                kinds[shaped[codes] & ~np.isnan(self.seconds(kind))] = MOMENT_KINDS[kind]
         kinds[codes < 0] = MISSING
         return kinds
 

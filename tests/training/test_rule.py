@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import GaussianDpEvent, NonPrivateDpEvent, PoissonSampledDpEvent
-from opacus import GradSampleModule
-from opacus.optimizers import DPOptimizer
 from scipy.stats import chi2
 from torch import nn
 from torch.func import functional_call, grad
@@ -62,6 +60,9 @@ def noiseless(clip=0.5, **changes):
 
 
 def test_clipped_gradients_equal_those_of_opacus():
+    from opacus import GradSampleModule  # not for every worker that reads this file: it takes a second
+    from opacus.optimizers import DPOptimizer
+
     batch = batch_of()
     rule = noiseless(clip=1.5)
     bound = 1.5 * (1 - rule.report**2) ** 0.5

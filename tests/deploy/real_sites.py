@@ -222,10 +222,33 @@ def listening(process: psutil.Process) -> list[str]:
     return found
 
 
+_RUNNING: list[Federation] = []
+
+
 @pytest.fixture(scope="session")
 def federation(tmp_path_factory):
     """Three sites and a server, as processes; each run reads the sites' site.toml anew."""
     made = Federation(tmp_path_factory.mktemp("federation"))
+    _RUNNING.append(made)
     made.start_all()
     yield made
-    made.close()
+    _end_all()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """End the federation with its last test: it would be idle, and busy with that, until its worker is done."""
+    if not _RUNNING or _needs_it(nextitem):
+        return
+    later = item.session.items[item.session.items.index(item) + 1 :]
+    if not any(map(_needs_it, later)):
+        _end_all()
+
+
+def _needs_it(item) -> bool:
+    return "federation" in getattr(item, "fixturenames", ())
+
+
+def _end_all() -> None:
+    while _RUNNING:
+        _RUNNING.pop().close()

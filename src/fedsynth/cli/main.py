@@ -26,6 +26,7 @@ from fedsynth.cli.run import run
 from fedsynth.cli.sample import sample
 from fedsynth.cli.tune import tune
 from fedsynth.cli.view import view
+from fedsynth.errors import BadInput
 
 _CODES = (
     "Exit codes: 0 done; 1 a check failed; 2 bad input or refused; 3 interrupted, and can be resumed; "
@@ -94,6 +95,13 @@ if find_spec("fedsynth.cli.experiment"):  # in a checkout alone
     from fedsynth.cli import experiment
 
     app.add_typer(experiment.app)
+else:
+
+    @_words.command("experiment", hidden=True, context_settings={"ignore_unknown_options": True})
+    def _experiment(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        raise BadInput(
+            "experiments are not part of the installed package; run them from a checkout of the project: make install"
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:

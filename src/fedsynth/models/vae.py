@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedsynth.data.encode import Block
+from fedsynth.models import image_stack
 from fedsynth.models.deep_image import DeepDecoder, DeepEncoder
 from fedsynth.models.layers import Conv2d, ConvTranspose2d
 from fedsynth.models.model import Batch, Objective, Params, call, draw_rows, weighted_mean
@@ -222,6 +223,20 @@ class ImageVAE(PixelAutoencoder):
         logits = call(self.parts["decoder"], params["decoder"], latent, label)
         divergence = kl_to_standard_normal(mean, log_variance)
         return weighted_mean(pixel_error(logits, x) + self.beta * divergence, batch["weight"])
+
+    def losses(
+        self, objective: str, params: Mapping[str, Params], batch: Batch, noise: Tensor
+    ) -> Tensor | None:
+        """The same loss of each client in a stack, on a CPU; None where vmap is the better way."""
+        x, weight = batch["x"], batch["weight"]
+        if self.deep or x.is_cuda:
+            return None
+        label = one_hot(batch["y"], self.classes)
+        outputs = image_stack.encode(params["encoder"], x, label)
+        latent, divergence = image_stack.draw_latent(outputs, noise)
+        logits = image_stack.decode(params["decoder"], latent, label, self.side)
+        each = image_stack.pixel_error(logits, x) + self.beta * divergence
+        return (each * weight).sum(1) / weight.sum(1).clamp(min=1e-12)
 
     def sample(self, params: Mapping[str, Params], labels: Tensor, rng: Rng) -> Tensor:
         """Images in [0, 1] for the labels, [count, channels, side, side]."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedsynth.data.clients import Padded
-from fedsynth.models.model import Batch, Model, layouts
+from fedsynth.models.model import Batch, Layout, Model, Params, layouts
 from fedsynth.rng import Rng, expand_normal, subkeys
 from fedsynth.training.captured import Draws, Tapes, replayed, stacked
 from fedsynth.training.optimizer import Optimizer, Slots, keep_where
@@ -105,13 +105,32 @@ def train(
 
 def loss_of(model: Model, objective: str) -> Loss:
     """The model's loss for one client, as a function of flat vectors."""
-    shapes = layouts(model)
+    return ModelLoss(model, objective, layouts(model))
 
-    def loss(trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor:
-        named = {name: shapes[name].split(flat) for name, flat in {**fixed, **trained}.items()}
-        return model.loss(objective, named, batch, noise)
 
-    return loss
+@dataclass(frozen=True)
+class ModelLoss:
+    """One loss of a model, as a function of flat vectors."""
+
+    model: Model
+    objective: str
+    shapes: Mapping[str, Layout]
+
+    def __call__(self, trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor:
+        """The loss of one client."""
+        return self.model.loss(self.objective, self._named({**fixed, **trained}), batch, noise)
+
+    def of_clients(self, trained: Trained, fixed: Trained, batch: Batch, noise: Tensor) -> Tensor | None:
+        """The losses [clients] of a stack, where the model has a way of its own for it that is faster than vmap."""
+        losses = getattr(self.model, "losses", None)
+        if losses is None:
+            return None
+        shared = {name: flat.expand(len(noise), -1) for name, flat in fixed.items()}
+        found: Tensor | None = losses(self.objective, self._named({**shared, **trained}), batch, noise)
+        return found
+
+    def _named(self, parts: Trained) -> dict[str, Params]:
+        return {name: self.shapes[name].split(flat) for name, flat in parts.items()}
 
 
 def draw_noise(keys: Tensor, rows: list[Rows], shape: tuple[int, ...]) -> Iterator[Tensor]:

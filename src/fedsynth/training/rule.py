@@ -28,6 +28,9 @@ from fedsynth.training.captured import Tapes
 
 Trained = dict[str, Tensor]  # part -> flat vectors [clients, size]
 Loss = Callable[[Trained, Trained, Batch, Tensor], Tensor]  # one client: trained, fixed, batch, noise
+_Losses = Callable[
+    [Trained, Trained, Batch, Tensor], Tensor | None
+]  # the same for a stack of clients, [clients]
 _AT_ONCE = 2**22  # numbers in a stack of record gradients; more is slower on a CPU
 _AT_ONCE_ON_GPU = 2**27  # the same; a record's activations come beside, and more fills no GPU better
 _BYTES_A_NUMBER = 256  # of a GPU's memory: a number passes through 32 bytes or so, and others need room too
@@ -145,10 +148,16 @@ def _in_dims(parts: Trained) -> dict[str, int | None]:
 
 
 def plain_gradient(loss: Loss, step: LocalStep) -> tuple[Trained, Tensor]:
-    """The gradient of each client's own mean loss, and that loss [clients]."""
+    """The gradient of each client's own mean loss, and that loss [clients].
+
+    A loss may have `of_clients`, which gives the losses of a stack, or None where vmap is to do it.
+    """
     leaves = {name: flat.detach().requires_grad_() for name, flat in step.trained.items()}
-    over_clients = vmap(loss, in_dims=(0, _in_dims(step.fixed), 0, 0))
-    losses = over_clients(leaves, step.fixed, step.batch, step.noise)
+    of_clients: _Losses = getattr(loss, "of_clients", lambda *_: None)
+    losses = of_clients(leaves, step.fixed, step.batch, step.noise)
+    if losses is None:
+        over_clients = vmap(loss, in_dims=(0, _in_dims(step.fixed), 0, 0))
+        losses = over_clients(leaves, step.fixed, step.batch, step.noise)
     gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
     return dict(zip(leaves, gradients, strict=True)), losses.detach()
 

@@ -190,11 +190,13 @@ def _inside(
     ends = np.cumsum(weight[order])
     counts = np.bincount(merged)
     last = np.cumsum(counts) - 1
-    high = ends[last]
-    low = np.concatenate([[0.0], high[:-1]])
-    at = low[drawn] + rng.random(len(drawn)) * (high - low)[drawn]
     first = last - counts + 1
-    place = np.searchsorted(ends, at, side="right").clip(first[drawn], last[drawn])
+    uniform, place = rng.random(len(drawn)), first[drawn]
+    several = np.flatnonzero((counts > 1)[drawn])  # where there is one value, there is nothing to look up
+    own, high = drawn[several], ends[last]
+    low = np.concatenate([[0.0], high[:-1]])
+    at = low[own] + uniform[several] * (high - low)[own]
+    place[several] = np.searchsorted(ends, at, side="right").clip(first[own], last[own])
     return np.asarray(order[place])
 
 

@@ -43,9 +43,7 @@ class _Step:
             given = given * sizes[column] + drawn[column]
         order, uniform = spaced(given, rng)
         given = given[order]
-        positions = np.searchsorted(
-            self.ends, given + uniform, side="right"
-        )  # in ascending order: much faster
+        positions = _reached(self.ends, given + uniform)
         place = np.empty_like(positions)
         place[order] = (positions - given * self.width).clip(0, self.width - 1)
         for column, values in zip(self.fresh, self.values, strict=True):
@@ -87,6 +85,18 @@ def sample(tree: JunctionTree, tables: Sequence[Table], rows: int, rng: np.rando
     return TreeSampler(tree, tables).draw(rows, rng)
 
 
+def _reached(ends: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """How many ends each number has reached; both ascend, so the fewer are looked up among the others.
+
+    >>> _reached(np.array([1.0, 2.0]), np.array([0.5, 1.0, 1.5, 2.5]))
+    array([0, 1, 1, 2])
+    """
+    if len(ends) >= len(numbers):
+        return np.searchsorted(ends, numbers, side="right")
+    first = np.searchsorted(numbers, ends)
+    return np.cumsum(np.bincount(first, minlength=len(numbers) + 1)[:-1])
+
+
 def spaced(groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Rows by group, in chance order, and for each a uniform number: evenly spaced and ascending in each group.
 
@@ -99,8 +109,9 @@ def spaced(groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
     count = len(groups)
     if groups.max(initial=0) < 2**16:
         groups = groups.astype(np.uint16)  # these are sorted several times faster
-    shuffled = rng.permutation(count)
-    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    order = rng.permutation(count)
     sizes = np.bincount(groups)
+    if len(sizes) > 1:
+        order = order[np.argsort(groups[order], kind="stable")]
     first = np.repeat(np.cumsum(sizes) - sizes, sizes)
     return order, (np.arange(count) - first + rng.random(count)) / np.repeat(sizes, sizes)

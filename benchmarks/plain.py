@@ -133,14 +133,15 @@ def main() -> None:
     case, options = arguments()
     x, y = (value[: case.sample].to(options.device) for value in made_up(case, case.sample))
     model = autoencoder(case).to(options.device)
-    seconds = []
+    seconds, processor = [], []
     for _ in range(1 + case.rounds):
-        began = time.perf_counter()
+        began, own = time.perf_counter(), time.process_time()
         one_round(model, case, x, y)
         if options.device != "cpu":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
-    reply(seconds[1:], clients=len(y))
+        processor.append(time.process_time() - own)
+    reply(seconds[1:], processor[1:], clients=len(y))
 
 
 if __name__ == "__main__":

@@ -171,8 +171,7 @@ class Distribution:
                 if weight.ndim > 1:  # the merged values of column and partner are one
                     place = place + sizes[column] * merged[:, self.partners[column]]
                     groups = np.concatenate([groups + sizes[column] * one for one in range(weight.shape[1])])
-                values_at = _inside(place, groups, weight.T.ravel(), rng)
-                drawn[:, column] = values_at % len(self.maps[column])
+                drawn[:, column] = _inside(place, groups, weight.T.ravel(), len(self.maps[column]), rng)
         return drawn
 
     def _evidence(self, column: int, weight: np.ndarray) -> tuple[Columns, Table]:
@@ -183,9 +182,9 @@ class Distribution:
 
 
 def _inside(
-    drawn: np.ndarray, merged: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+    drawn: np.ndarray, merged: np.ndarray, weight: np.ndarray, values: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """A value inside each merged one, by weight."""
+    """A value inside each merged one, by weight; there are so many values, perhaps once for each of a partner's."""
     order = np.argsort(merged, kind="stable")
     ends = np.cumsum(weight[order])
     counts = np.bincount(merged)
@@ -197,7 +196,7 @@ def _inside(
     low = np.concatenate([[0.0], high[:-1]])
     at = low[own] + uniform[several] * (high - low)[own]
     place[several] = np.searchsorted(ends, at, side="right").clip(first[own], last[own])
-    return np.asarray(order[place])
+    return np.asarray((order % values)[place])
 
 
 def drawn_codes(domain: TableDomain, fitted: Distribution, labels: np.ndarray, rng: Rng) -> np.ndarray:

@@ -47,7 +47,7 @@ class _Step:
         place = np.empty_like(positions)
         place[order] = (positions - given * self.width).clip(0, self.width - 1)
         for column, values in zip(self.fresh, self.values, strict=True):
-            np.take(values, place, out=drawn[column])
+            np.take(values, place, out=drawn[column], mode="clip")  # places are inside: nothing to check
 
 
 @dataclass(frozen=True)
@@ -113,5 +113,7 @@ def spaced(groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
     sizes = np.bincount(groups)
     if len(sizes) > 1:
         order = order[np.argsort(groups[order], kind="stable")]
-    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return order, (np.arange(count) - first + rng.random(count)) / np.repeat(sizes, sizes)
+    uniform = rng.random(count)
+    uniform += np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    uniform /= np.repeat(sizes, sizes)
+    return order, uniform

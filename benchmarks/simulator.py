@@ -3,7 +3,7 @@
     make bench-simulator                            # about ten minutes; makes .venv-pfl for pfl
     python benchmarks/simulator.py --device cuda    # on a GPU machine; without pfl
     python benchmarks/simulator.py --scale          # the number of clients alone; the rest of the results is kept
-    python benchmarks/simulator.py --cases image-100   # that case alone; likewise
+    python benchmarks/simulator.py --cases image-100 --threads 1   # that case alone; likewise
 
 All contenders train the same model on the same data with the same hyper-parameters, each in a process of its own,
 in turns; each is given one thread and then all cores, and its fastest round counts.
@@ -58,6 +58,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each contender")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument(
+        "--threads", type=int, nargs="+", help="numbers of threads, instead of one and all cores"
+    )
     parser.add_argument("--scale", action="store_true", help="time the number of clients alone")
     options = parser.parse_args()
     if options.scale:
@@ -68,7 +71,7 @@ def main() -> None:
     if options.device == "cpu" and pfl_is_there():
         contenders.append(PFL)
     about = machine(options.device)
-    found = {case: race(case, contenders, options.device, options.repeats) for case in options.cases}
+    found = {case: race(case, contenders, options) for case in options.cases}
     if len(found) < len(CASES):
         results = json.loads(_page(options.device).with_suffix(".json").read_text())
         results["cases"] |= found
@@ -95,12 +98,13 @@ def pfl_is_there() -> bool:
     return True
 
 
-def race(case: str, contenders: list[Contender], device: str, repeats: int) -> dict[str, Result]:
+def race(case: str, contenders: list[Contender], options: argparse.Namespace) -> dict[str, Result]:
     """The best of each contender over turns and numbers of threads, by the clock and by the processor."""
     best: dict[str, Result] = {}
     least: dict[str, float] = {}
-    threads = sorted({1, os.cpu_count() or 1}) if device == "cpu" else [1]
-    for turn in range(repeats):
+    device = options.device
+    threads = options.threads or (sorted({1, os.cpu_count() or 1}) if device == "cpu" else [1])
+    for turn in range(options.repeats):
         for count in threads:
             for contender in contenders:
                 result = timed(contender, "--case", case, "--threads", str(count), "--device", device)
@@ -175,7 +179,7 @@ def write(results: Result, device: str) -> None:
 def report(results: Result) -> list[str]:
     about = results["machine"]
     timed_on = results.get("scale_machine", about)
-    busy = timed_on.get("load", [0.0])[0] > 2 * timed_on["cores"]
+    busy = _busy(timed_on)
     where = about["gpu"] or f"{about['cpu']}, {about['cores']} cores, {about['memory_gib']} GiB"
     lines = [
         "# Client updates per second",
@@ -202,6 +206,10 @@ def report(results: Result) -> list[str]:
     return [*lines, "", "## How", "", *_method(results)]
 
 
+def _busy(about: Result) -> bool:
+    return about.get("load", [0.0])[0] > 2 * about["cores"]
+
+
 def _case_table(name: str, found: dict[str, Result], about: Result | None) -> list[str]:
     case, fastest = CASES[name], found["cohort"]
     what = "table autoencoder" if case.kind == "table" else "convolutional VAE, 28 x 28 grey"
@@ -214,7 +222,8 @@ def _case_table(name: str, found: dict[str, Result], about: Result | None) -> li
     if about:
         lines += [
             f"Timed on {about['date']} at a load of {about['load'][0]:.0f} on {about['cores']} cores, "
-            f"fedsynth {about['fedsynth']}."
+            f"fedsynth {about['fedsynth']}.",
+            "Busy cores make the clock's columns tell little; processor time tells." if _busy(about) else "",
         ]
     lines += [
         "",

@@ -1,11 +1,13 @@
 """Class moments from one answer: exact without noise, sane with it, and never longer than the clip."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fedsynth.data.clients import Padded
-from fedsynth.federation.moments import ClientMoments, RecordMoments, gaussians
+from fedsynth.federation.moments import ClientMoments, RecordMoments, Weights, gaussians
 from fedsynth.federation.query import Query
 from fedsynth.federation.state import ServerState
 from fedsynth.privacy.clip import Clip
@@ -47,6 +49,29 @@ def test_without_noise_the_moments_of_each_class_come_back(kind):
     torch.testing.assert_close(found.mean, mean, atol=0.08, rtol=0)
     torch.testing.assert_close(found.factor @ found.factor.mT, factor @ factor.mT, atol=0.05, rtol=0)
     torch.testing.assert_close(found.shares, torch.full((2,), 0.5), atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("kind", [RecordMoments, ClientMoments])
+def test_without_noise_the_same_comes_back_whatever_the_parts_weigh(kind):
+    data, _, _ = population()
+    rows = by_record(data) if kind is RecordMoments else data
+    usual = replace(statistic(kind), levels=lambda x: x[..., :1] > 0)
+    light = replace(usual, weights=Weights(count=0.1, level=0.05))
+    first, second = (gaussians(one, one(rows).double().sum(0), 0.0, NUMBERS) for one in (usual, light))
+    # answers of clients are cut to length 1, by another factor then
+    room = 1e-5 if kind is RecordMoments else 0.02
+    torch.testing.assert_close(second.mean, first.mean, atol=room, rtol=0)
+    torch.testing.assert_close(second.factor, first.factor, atol=room, rtol=0)
+
+
+def test_counts_and_levels_that_weigh_less_leave_a_client_more_for_where_its_pictures_lie():
+    data, _, _ = population()
+    usual = replace(statistic(ClientMoments), levels=lambda x: torch.ones_like(x[..., :3]))
+    light = replace(usual, weights=Weights(count=0.15, level=0.1))
+    places = slice(2, 2 + NUMBERS)
+    told = [one(data)[:, places].norm(dim=1) for one in (usual, light)]
+    assert (told[1] > 1.2 * told[0]).all()
+    assert torch.allclose(light(data).norm(dim=1), torch.ones(60), atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(20))

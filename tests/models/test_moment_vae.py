@@ -72,8 +72,28 @@ def test_wobbling_moves_pictures_a_little_and_no_class_more_than_another():
     torch.testing.assert_close(still, images, atol=1e-3, rtol=0)
 
 
+def test_bending_moves_each_pixel_another_way_and_the_whole_hardly():
+    images = torch.zeros(400, 1, 28, 28)
+    images[:, :, ::4] = 1.0  # lines across
+    bent = wobbled(images, 0.0, torch.Generator().manual_seed(1), bend=1.0)
+    assert bent.min() >= 0 and bent.max() <= 1
+    assert 0.05 < (bent - images).abs().mean() < 0.5
+    assert bent.std(-1).mean() > 0.05  # lines are straight no more
+    place = torch.arange(28.0) - 13.5
+    spot = torch.exp(-(place[:, None].square() + place.square()) / 50).expand(400, 1, 28, 28)
+    heavy = wobbled(spot, 0.0, torch.Generator().manual_seed(1), bend=1.0).mean((0, 1))
+    assert abs(float((heavy.sum(0) * place).sum() / heavy.sum())) < 0.2  # pixels, on average
+
+
+def test_nothing_is_drawn_for_pictures_that_stay_as_they_are():
+    images, draw = torch.rand(2, 1, 8, 8), torch.Generator().manual_seed(1)
+    assert wobbled(images, 0.0, draw) is images
+    assert torch.equal(draw.get_state(), torch.Generator().manual_seed(1).get_state())
+
+
 def test_samples_wobble_only_if_asked_to():
     named, labels = params(), torch.arange(20) % 2
     plain = MODEL.sample(named, labels, Rng(1))
     assert torch.equal(plain, replace(MODEL, wobble=0.0).sample(named, labels, Rng(1)))
     assert not torch.equal(plain, replace(MODEL, wobble=1.0).sample(named, labels, Rng(1)))
+    assert not torch.equal(plain, replace(MODEL, bend=1.0).sample(named, labels, Rng(1)))

@@ -18,8 +18,6 @@ from torch import Tensor
 from fedsynth.data.clients import Padded
 from fedsynth.models.covariance import shrunk_factors
 
-_COUNT, _MEAN = 0.3, 1.0  # shares of a contribution that count and locate; the rest is for the covariance
-_LEVELS = 0.3  # share of a contribution for the levels of brightness, where they are asked for
 _LEAST_SHARE = 2e-3  # a class is taken to be no rarer
 Features = Callable[[Tensor], Tensor]
 
@@ -34,6 +32,14 @@ class Gaussians:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """How much a contribution says of some of its parts, where its pictures and their products count as 1."""
+
+    count: float = 0.3
+    level: float = 0.3  # of brightness, where levels are asked for
+
+
+@dataclass(frozen=True)
 class _Moments:
     """The question to a unit: class, features and their products about a public reference."""
 
@@ -44,6 +50,7 @@ class _Moments:
     radius: float
     about_mean: bool = False
     levels: Features | None = None
+    weights: Weights = Weights()
 
     @property
     def width(self) -> int:
@@ -63,13 +70,13 @@ class RecordMoments(_Moments):
     def __call__(self, data: Padded) -> Tensor:
         """[records, classes * width], of data with one row a unit."""
         x = (self.features(data.x[:, 0]) - self.reference.to(data.x.device)) / self.radius
-        one = torch.full_like(x[:, :1], _COUNT)
-        each = torch.cat([one, one, _MEAN * x, products(x[:, :, None] * x[:, None, :])], dim=1)
+        one = torch.full_like(x[:, :1], self.weights.count)
+        each = torch.cat([one, one, x, products(x[:, :, None] * x[:, None, :])], dim=1)
         own = indicator(data.y, data.mask, self.classes)[:, 0]
         moments = (own[:, :, None] * each[:, None, :]).flatten(1)
         if self.levels is None:
             return moments
-        return torch.cat([moments, _LEVELS * data.mask * self.levels(data.x[:, 0])], dim=1)
+        return torch.cat([moments, self.weights.level * data.mask * self.levels(data.x[:, 0])], dim=1)
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,11 @@ class ClientMoments(_Moments):
             [apart.mul(own[..., c : c + 1]).transpose(1, 2) @ apart for c in range(self.classes)], 1
         )
         counts = torch.stack([own.sum(1), (own.sum(1) - 1).clamp(min=0)], -1)
-        each = torch.cat([_COUNT * counts, _MEAN * sums, products(scatter)], -1)
+        each = torch.cat([self.weights.count * counts, sums, products(scatter)], -1)
         whole = (each / total[..., None]).flatten(1)
         if self.levels is not None:
             shares = (self.levels(data.x) * data.mask[..., None]).sum(1) / total
-            whole = torch.cat([whole, _LEVELS * shares], dim=1)
+            whole = torch.cat([whole, self.weights.level * shares], dim=1)
         return whole / whole.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
@@ -129,12 +136,13 @@ def gaussians(statistic: RecordMoments | ClientMoments, answer: Tensor, noise: f
     size = statistic.numbers
     per_class = answer.double()[: statistic.classes * statistic.width].reshape(statistic.classes, -1)
     least = max(1e-9, noise * math.sqrt(statistic.classes))  # what the noise alone makes of nobody
-    units = per_class[:, 0].sum().clamp(min=least) / _COUNT
+    units = per_class[:, 0].sum().clamp(min=least) / statistic.weights.count
     per_class, level = per_class / units, noise / units
-    shares, loose = (per_class[:, :2] / _COUNT).clamp(min=_LEAST_SHARE).unbind(1)
-    least_share = level / _COUNT  # a rarer class cannot be told from noise, which must not be blown up
-    mean = per_class[:, 2 : 2 + size] / _MEAN / shares.clamp(min=least_share)[:, None]
-    mean = shrunk_means(mean, shares, (level / _MEAN / shares.mean()) ** 2)
+    shares, loose = (per_class[:, :2] / statistic.weights.count).clamp(min=_LEAST_SHARE).unbind(1)
+    # a rarer class cannot be told from noise, which must not be blown up
+    least_share = level / statistic.weights.count
+    mean = per_class[:, 2 : 2 + size] / shares.clamp(min=least_share)[:, None]
+    mean = shrunk_means(mean, shares, (level / shares.mean()) ** 2)
     second = symmetric(per_class[:, 2 + size :] / loose[:, None], size)
     if not statistic.about_mean:
         second = second - mean[:, :, None] * mean[:, None, :]
@@ -148,7 +156,7 @@ def class_weights(
 ) -> tuple[Tensor, float]:
     """How much of the units' weight each class has [classes], and the standard deviation of that."""
     counted = answer.double()[: statistic.classes * statistic.width : statistic.width]
-    return counted / _COUNT, noise / _COUNT
+    return counted / statistic.weights.count, noise / statistic.weights.count
 
 
 def levels_of(statistic: RecordMoments | ClientMoments, answer: Tensor) -> Tensor:

@@ -144,6 +144,8 @@ def channels_first(numbers: Tensor, channels: int) -> Tensor:
 class MixtureModel(Counted):
     """Pictures of a mixture; with `wobble` each is turned, sheared, sized and shifted a little at random.
 
+    With `bend` it is smoothly bent too.
+
     With `cut`, what is no brighter than it is black, and what is as near to white is white: what noise has left behind
     a picture is faint, and another in each class, so that a classifier would learn it in place of the picture.
     With `grain` every pixel has noise of its own, of this standard deviation: who learns from drawn pictures then does
@@ -154,6 +156,7 @@ class MixtureModel(Counted):
     wobble: float = 0.0
     grain: float = 0.0
     cut: float = 0.0
+    bend: float = 0.0
 
     @property
     def question(self) -> int:  # type: ignore[override]
@@ -180,6 +183,5 @@ class MixtureModel(Counted):
         numbers[:, : form.moments] += torch.einsum("rij,rj->ri", mixture.factor[groups], normal)
         images = picture(channels_first(numbers, form.channels), form.channels, form.side)
         images = ((images - self.cut) / (1 - 2 * self.cut)).clamp(0, 1)
-        if self.wobble:
-            images = wobbled(images, self.wobble, generator)
+        images = wobbled(images, self.wobble, generator, self.bend)
         return (images + self.grain * torch.randn(images.shape, generator=generator)).clamp(0, 1)

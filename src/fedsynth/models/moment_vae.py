@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fedsynth.models.levels import brightness, level_edges
 from fedsynth.models.model import Batch, Objective, Params, call, weighted_mean
-from fedsynth.models.spectrum import frequencies, picture, spectrum
+from fedsynth.models.spectrum import cosine_basis, frequencies, picture, spectrum
 from fedsynth.models.vae import ImageDecoder, one_hot
 from fedsynth.rng import Rng
 
@@ -27,6 +27,9 @@ _REST = 0.02  # variance of a pixel that the prior leaves to noise
 _WOBBLE = torch.tensor(
     [[0.12], [0.1], [0.06], [0.04], [0.04]]
 )  # radians, slope, share, and halves of the side
+_BEND = 0.08  # root mean square of how far a pixel is moved, in halves of the side
+_STRAIGHT = 3  # lowest frequencies, which shift, size and shear
+_BENDS = 19  # and with them those that bend
 _USUAL_LOSS = 0.05  # of a pixel; larger losses are reported as this
 
 
@@ -77,7 +80,8 @@ class MomentVAE:
     """Class Gaussians in the `frequencies` lowest of a square image, corrected by a convolutional decoder.
 
     With `levels`, what is drawn is taken for ranks, and a curve of so many levels gives pixels their brightness. With
-    `wobble`, drawn pictures are turned, sheared, sized and shifted a little at random, for what noise has hidden of it.
+    `wobble`, drawn pictures are turned, sheared, sized and shifted a little at random, for what noise has hidden of it,
+    and with `bend` smoothly bent.
     """
 
     channels: int
@@ -88,6 +92,7 @@ class MomentVAE:
     width: int = 8
     levels: int = 0
     wobble: float = 0.0
+    bend: float = 0.0
 
     @property
     def numbers(self) -> int:
@@ -171,15 +176,31 @@ class MomentVAE:
         label = self._label(labels)
         pieces = zip(latent.split(2000), label.split(2000), strict=True)
         images = (self.decode(params, z, c).clamp(0, 1) for z, c in pieces)
-        return torch.cat([wobbled(each, self.wobble, generator) if self.wobble else each for each in images])
+        return torch.cat([wobbled(each, self.wobble, generator, self.bend) for each in images])
 
 
-def wobbled(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    """The images [rows, channels, side, side], each under a small random affine map; at 1 by about 7 degrees."""
+def wobbled(images: Tensor, strength: float, generator: torch.Generator, bend: float = 0.0) -> Tensor:
+    """The images [rows, channels, side, side], each under a small random affine map; at 1 by about 7 degrees.
+
+    With `bend` every pixel is moved as well, each image's by smooth random waves (Simard et al. 2003); at 1 by
+    about one of 28 pixels. With neither the images are left as they are.
+    """
+    if not strength and not bend:
+        return images
     turn, shear, size, down, across = strength * _WOBBLE * torch.randn(5, len(images), generator=generator)
     rows = [
         torch.stack([(1 + size) * turn.cos(), shear - turn.sin(), across], 1),
         torch.stack([turn.sin(), (1 + size) * turn.cos(), down], 1),
     ]
     grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    if bend:
+        grid = grid + bend * _bent(len(images), images.shape[-1], generator)
     return F.grid_sample(images, grid, align_corners=False).clamp(0, 1)
+
+
+def _bent(rows: int, side: int, generator: torch.Generator) -> Tensor:
+    """How far each pixel is moved across and down, [rows, side, side, 2]: waves that are lower the finer they are."""
+    size = 1 / frequencies(side, _BENDS)[_STRAIGHT:]
+    waves = cosine_basis(side, _BENDS)[:, _STRAIGHT:] * (_BEND * side * size / size.norm())
+    moved = torch.randn(rows, 2, waves.shape[1], generator=generator) @ waves.T
+    return moved.unflatten(-1, (side, side)).permute(0, 2, 3, 1)

@@ -49,6 +49,9 @@ class Mixing:
         0.0,
         3.0,
     )
+    bend: float = setting(
+        0.0, "how far drawn pictures are bent at random, smoothly (1: as handwriting varies)", 0.0, 3.0
+    )
     cut: float = setting(
         0.0, "brightness up to which a drawn pixel is black, and as near to white white", 0.0, 0.45
     )
@@ -140,5 +143,5 @@ def mixture(
             "norm; set moments or most_records lower"
         )
     learning = MixtureLearning(form, sums, noise, task.clients, mixing.rounds, bool(task.classes))
-    model = MixtureModel(form, mixing.wobble, mixing.grain, mixing.cut)
+    model = MixtureModel(form, mixing.wobble, mixing.grain, mixing.cut, mixing.bend)
     return counted("mixture", task, mixing.rounds, model, sums, learning, (_CAVEAT,))

@@ -17,7 +17,14 @@ from torch import Tensor
 
 from fedsynth.errors import BadInput, Incompatible
 from fedsynth.federation.algorithm import Algorithm, Home
-from fedsynth.federation.moments import ClientMoments, RecordMoments, class_weights, gaussians, levels_of
+from fedsynth.federation.moments import (
+    ClientMoments,
+    RecordMoments,
+    Weights,
+    class_weights,
+    gaussians,
+    levels_of,
+)
 from fedsynth.federation.query import Query
 from fedsynth.federation.schedule import Everyone, Schedule
 from fedsynth.federation.state import ServerState
@@ -38,6 +45,7 @@ from fedsynth.training.rule import DPSGD, Rule
 from fedsynth.transport.registry import transport_named
 
 _USUAL_DISTANCE = 0.2  # squared distance of an image's features from the reference, for each pixel
+_WEIGHTS = {"client": Weights(count=0.15, level=0.1), "record": Weights()}
 _USUAL_CLIP = {"client": 0.1, "record": 1.0}
 HOMES = {"prior": Home.SERVER, "levels": Home.SERVER, "decoder": Home.SHARED}
 
@@ -58,6 +66,9 @@ class MomentStart:
         "how far drawn pictures are turned, sheared and shifted at random (1: as handwriting varies)",
         0.0,
         3.0,
+    )
+    bend: float = setting(
+        0.0, "how far drawn pictures are bent at random, smoothly (1: as handwriting varies)", 0.0, 3.0
     )
     start_share: float = setting(0.9, "share of the budget for the class moments", 0.01, 0.999)
 
@@ -122,13 +133,17 @@ class Fill:
         return replace(state, parts=parts).with_balance(as_probabilities(moments.shares))
 
 
-def moments_query(task: Task, model: MomentVAE, noise_multiplier: float) -> Query:
+def moments_query(
+    task: Task, model: MomentVAE, noise_multiplier: float, weights: Weights = Weights()
+) -> Query:
     """Ask for each class's share, mean and covariance at once."""
     radius = math.sqrt(_USUAL_DISTANCE * model.channels * model.side**2)
     reference = middle(model.channels, model.side, model.frequencies) * model.scale()
     kind = RecordMoments if task.unit == "record" else ClientMoments
     levels = partial(level_shares, count=model.levels) if model.levels else None
-    statistic = kind(model.features, model.numbers, model.groups, reference, radius, levels=levels)
+    statistic = kind(
+        model.features, model.numbers, model.groups, reference, radius, levels=levels, weights=weights
+    )
     mechanism, noise = noised_once(task, noise_multiplier)
     return Query(
         "class moments",
@@ -159,7 +174,15 @@ def moment_vae(
     frequencies = min(start.frequencies, side**2)
     latent = min(start.latent, channels * frequencies)
     model = MomentVAE(
-        channels, side, task.classes, frequencies, latent, start.width, start.levels, start.wobble
+        channels,
+        side,
+        task.classes,
+        frequencies,
+        latent,
+        start.width,
+        start.levels,
+        start.wobble,
+        start.bend,
     )
     size = total_size(model, ["decoder"])
     clip = privacy.clip or _USUAL_CLIP[task.unit]
@@ -194,6 +217,6 @@ def moment_vae(
         server=rounds.build(),
         rounds=rounds.rounds,
         transport=transport_named(task.transport),
-        opening=moments_query(task, model, answer),
+        opening=moments_query(task, model, answer, _WEIGHTS[task.unit]),
         loss_share=privacy.report * clip,
     )

@@ -99,6 +99,17 @@ def test_with_cut_what_is_faint_is_black_and_what_is_bright_is_white():
     assert torch.allclose(images[..., 2:6], torch.tensor(0.5), atol=1e-4)
 
 
+def test_bent_pictures_are_no_longer_all_alike():
+    form = MixtureForm(1, 8, 1, 1, 64, 1)
+    shades = torch.zeros(1, 1, 8, 8)
+    shades[..., 2:6] = 1.0
+    fitted = Mixture(torch.ones(1, 1), spectrum(shades, 64)[None], torch.zeros(1, 1, 1)).pack()
+    drawn = {"fitted": {"values": fitted}}, torch.zeros(50, dtype=torch.int64), Rng(1)
+    plain, bent = MixtureModel(form).sample(*drawn), MixtureModel(form, bend=1.0).sample(*drawn)
+    assert plain.std(0).max() < 1e-6 < 0.01 < bent.std(0).mean()
+    assert bool(((bent >= 0) & (bent <= 1)).all())
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e9])
 def test_a_question_that_is_no_question_is_refused(bad):
     form = built("central").record_sums.form

@@ -126,8 +126,8 @@ class ModelLoss:
         if losses is None:
             return None
         shared = {name: flat.expand(len(noise), -1) for name, flat in fixed.items()}
-        found: Tensor | None = losses(self.objective, self._named({**shared, **trained}), batch, noise)
-        return found
+        of_stack: Tensor | None = losses(self.objective, self._named({**shared, **trained}), batch, noise)
+        return of_stack
 
     def _named(self, parts: Trained) -> dict[str, Params]:
         return {name: self.shapes[name].split(flat) for name, flat in parts.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedsynth.data.clients import RawClients, clients_in, encode_clients
+from fedsynth.data.clients import Clients, RawClients, clients_in, encode_clients
 from fedsynth.data.modality import Data, modality_of
 from fedsynth.data.notebook import card
 from fedsynth.data.schema import Schema
@@ -168,8 +168,7 @@ class Synthesizer:
         if place:
             place.refuse_existing()
         self._note_owners(data, client_column, clients, split, text_column)
-        source = source_of(self.request, self.schema)
-        encoded = encode_clients(clients_in(data, source, self.schema), self.schema)
+        encoded = self._encoded(data)
         fingerprint = encoded.fingerprint() if place else ""
         rng = Rng(self.request.seed)
         self._ledger = Ledger(None)
@@ -225,6 +224,10 @@ class Synthesizer:
         if client_column is not None:
             self.schema = self.schema.with_client(client_column)
 
+    def _encoded(self, data: Data) -> Clients:
+        source = source_of(self.request, self.schema)
+        return encode_clients(clients_in(data, source, self.schema), self.schema)
+
     def _forecast(self, prepared: Prepared, place: Folder, rng: Rng) -> Forecast | None:
         assert prepared.clients is not None
         expected = forecast(prepared.algorithm, prepared.clients.blank(), self.request.device, rng)
@@ -244,8 +247,7 @@ class Synthesizer:
     def resume(self, data: Data, folder: Path | str, *, watch: Watch | None = None) -> Synthesizer:
         """Go on with a run that was stopped; under a seed the result is that of a run that was not."""
         place = Folder(folder)
-        source = source_of(self.request, self.schema)
-        encoded = encode_clients(clients_in(data, source, self.schema), self.schema)
+        encoded = self._encoded(data)
         fingerprint = encoded.fingerprint()
         with place.owned(begun=True):
             rng = Rng(self.request.seed)
